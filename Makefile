@@ -1,0 +1,51 @@
+# Short names for the common jobs. CMake and its presets do the work.
+JOBS ?= $(shell nproc)
+
+.PHONY: all demo test bench format lint build-times asan tsan install-check clean setup
+.DEFAULT_GOAL := all
+
+setup:
+	@scripts/setup.sh
+
+# build-release, build-asan, ...: configure and build one preset.
+build-%: setup
+	@test -f build/$*/build.ninja || cmake --preset $*
+	@cmake --build build/$* -j $(JOBS)
+
+all: build-release
+
+demo: build-release
+	build/release/bin/example-digits
+
+test: build-release
+	ctest --test-dir build/release -j $(JOBS) --output-on-failure --no-tests=error
+	build/release/bin/rlx-conformance test
+	build/release/bin/rlx-conformance grad
+
+bench: build-release
+	build/release/bin/rlx-bench
+
+asan: build-asan
+	scripts/check_sanitized.sh asan
+
+tsan: build-tsan
+	scripts/check_sanitized.sh tsan
+
+format: setup
+	@scripts/format.sh
+
+lint: setup
+	@scripts/format.sh --check
+	@python3 scripts/check_layers.py
+	@cmake --preset release > /dev/null
+	@python3 scripts/lint.py --build build/release --jobs $(JOBS)
+
+install-check: setup
+	@scripts/check_install.sh
+
+# The name would match build-%; an explicit rule wins.
+build-times: setup
+	@python3 scripts/build_times.py --jobs $(JOBS)
+
+clean:
+	rm -rf build

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# check_sanitized.sh asan|tsan: runs what that build is for. asan: all unit tests and a part of the
+# conformance cases. tsan: the unit tests in which several threads take part.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=$1
+bin=build/$preset/bin
+
+export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1
+export UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1
+
+case $preset in
+  asan)
+    "$bin/rlx-tests" --gtest_brief=1
+    "$bin/rlx-conformance" test MatMul Softmax LayerNorm Conv2d Gather Reduce Scan TopK Attention
+    ;;
+  tsan)
+    filter='*Team*:*Thread*:*Executable*:*Session*'
+    count=$("$bin/rlx-tests" --gtest_list_tests --gtest_filter="$filter" | grep -c '^  ')
+    echo "tsan: $count tests"
+    # Without a fixed address layout this sanitizer's shadow memory may collide with a mapping.
+    setarch -R "$bin/rlx-tests" --gtest_brief=1 --gtest_filter="$filter"
+    ;;
+  *)
+    echo "usage: check_sanitized.sh asan|tsan" >&2
+    exit 2
+    ;;
+esac
