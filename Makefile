@@ -1,5 +1,6 @@
 # Short names for the common jobs. CMake and its presets do the work.
 JOBS ?= $(shell nproc)
+export JOBS
 
 .PHONY: all demo test bench format lint build-times asan tsan install-check clean setup
 .DEFAULT_GOAL := all

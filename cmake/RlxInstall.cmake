@@ -6,8 +6,9 @@ include(CMakePackageConfigHelpers)
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS rlx/*.h)
 file(GLOB_RECURSE tables CONFIGURE_DEPENDS rlx/*.def)
-# The oracle and the test library are not part of the product; -inl.h files are bodies of kernels.
-list(FILTER headers EXCLUDE REGEX "/rlx/(testing|backend/reference)/|-inl\\.h$")
+# Not part of the product: the test library, the oracle, and what lies inside a backend.
+list(FILTER headers EXCLUDE REGEX "/rlx/(testing|backend/reference|backend/[a-z]+/.+)/|-inl\\.h$")
+list(FILTER tables EXCLUDE REGEX "/rlx/(testing|backend)/")
 target_sources(rlx
   PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${headers}
   PUBLIC FILE_SET tables TYPE HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${tables})

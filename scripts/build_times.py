@@ -26,6 +26,14 @@ def object_times(log):
     return sorted(((seconds, output) for output, seconds in times.items()), reverse=True)
 
 
+def quietly(*command):
+    """Runs a command whose output matters only if it fails; then that ends the script."""
+    result = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(result.stdout + f"\nfailed: {' '.join(map(str, command))}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2)
@@ -34,11 +42,9 @@ def main():
 
     build = ROOT / args.build
     shutil.rmtree(build, ignore_errors=True)
-    subprocess.run(["cmake", "--preset", "release", "-B", build, "-DRLX_CCACHE=OFF"],
-                   cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    quietly("cmake", "--preset", "release", "-B", build, "-DRLX_CCACHE=OFF")
     start = time.monotonic()
-    subprocess.run(["cmake", "--build", build, "-j", str(args.jobs)],
-                   check=True, stdout=subprocess.DEVNULL)
+    quietly("cmake", "--build", build, "-j", str(args.jobs))
     total = time.monotonic() - start
 
     times = object_times(build / ".ninja_log")
