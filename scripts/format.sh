@@ -14,6 +14,6 @@ if [[ ${1:-} != --check ]]; then
   exit
 fi
 if ! report=$(sources | xargs -0 -r clang-format-14 --dry-run -Werror 2>&1); then
-  echo "$report" | sed -n 's/^\([^ :]*\):[0-9]*:.*/\1 needs formatting (make format)/p' | sort -u
+  echo "$report" | sed -n 's/^\([^ :]*\):[0-9]*:[0-9]*: error:.*/\1 needs formatting (make format)/p' | sort -u
   exit 1
 fi
