@@ -17,8 +17,9 @@ case $preset in
     ;;
   tsan)
     filter='*Team*:*Thread*:*Executable*:*Session*'
-    count=$("$bin/rlx-tests" --gtest_list_tests --gtest_filter="$filter" | grep -c '^  ')
+    count=$("$bin/rlx-tests" --gtest_list_tests --gtest_filter="$filter" | grep -c '^  ' || true)
     echo "tsan: $count tests"
+    [[ $count -gt 0 ]] || { echo "tsan: the filter matches no test" >&2; exit 1; }
     # Without a fixed address layout this sanitizer's shadow memory may collide with a mapping.
     setarch -R "$bin/rlx-tests" --gtest_brief=1 --gtest_filter="$filter"
     ;;
