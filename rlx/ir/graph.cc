@@ -1,0 +1,145 @@
+#include "rlx/ir/graph.h"
+
+#include <algorithm>
+
+#include "rlx/base/error.h"
+#include "rlx/ir/leaf.h"
+#include "rlx/ir/op.h"
+
+namespace rlx {
+namespace {
+
+template <class Names>
+[[noreturn]] void no_such(std::string_view what, std::string_view name, const Names& names) {
+  std::string list;
+  for (const auto& n : names) list += (list.empty() ? "" : ", ") + n;
+  user_error("the graph has no {} '{}'; it has: {}", what, name, list.empty() ? "none" : list);
+}
+
+size_t index_of_leaf(const Graph& g, const std::vector<Value>& leaves, std::string_view what,
+                     std::string_view name) {
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (g.name_of(leaves[i]) == name) return i;
+  }
+  std::vector<std::string> names;
+  for (Value v : leaves) names.push_back(g.name_of(v));
+  no_such(what, name, names);
+}
+
+}  // namespace
+
+uint32_t Graph::append(Node node) {
+  const auto id = uint32_t(nodes_.size());
+  if (id == Value::kNone) user_error("a graph has at most 2^32 - 1 nodes");
+  nodes_.push_back(std::move(node));
+  const Node& n = nodes_.back();
+  if (n.op->has(kLeaf) && n.op->name != "Constant") {
+    auto& list = n.op->name == "Param" ? params_ : inputs_;
+    const std::string& name = name_of({id, 0});
+    for (Value v : list) {
+      if (name_of(v) == name) {
+        nodes_.pop_back();
+        user_error("two {}s are called '{}'", list == params_ ? "param" : "input", name);
+      }
+    }
+    list.push_back({id, 0});
+  }
+  return id;
+}
+
+const std::string& Graph::name_of(Value leaf) const {
+  const Node& n = node(leaf);
+  return n.op->name == "Param" ? n.attrs.as<ParamAttrs>().name : n.attrs.as<InputAttrs>().name;
+}
+
+size_t Graph::input_index(std::string_view name) const {
+  return index_of_leaf(*this, inputs_, "input", name);
+}
+size_t Graph::param_index(std::string_view name) const {
+  return index_of_leaf(*this, params_, "param", name);
+}
+size_t Graph::output_index(std::string_view name) const {
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (outputs_[i].name == name) return i;
+  }
+  std::vector<std::string> names;
+  for (const Output& o : outputs_) names.push_back(o.name);
+  no_such("output", name, names);
+}
+
+void Graph::add_output(std::string name, Value value) {
+  if (value.node >= size() || value.index >= node(value).results.size()) {
+    user_error("output '{}' is not a value of this graph", name);
+  }
+  for (const Output& o : outputs_) {
+    if (o.name == name) user_error("two outputs are called '{}'", name);
+  }
+  outputs_.push_back({std::move(name), value});
+}
+
+void Graph::add_update(std::string param, Value value) {
+  if (value.node >= size() || value.index >= node(value).results.size()) {
+    user_error("the update of '{}' is not a value of this graph", param);
+  }
+  const Value leaf = params_[param_index(param)];
+  if (!node(leaf).attrs.as<ParamAttrs>().is_mutable) {
+    user_error("param '{}' is frozen: only a mutable param can be updated", param);
+  }
+  if (type(leaf) != type(value)) {
+    user_error("param '{}' is {}, its update is {}", param, type(leaf).to_string(),
+               type(value).to_string());
+  }
+  for (const Update& u : updates_) {
+    if (u.param == param) user_error("param '{}' is updated twice", param);
+  }
+  updates_.push_back({std::move(param), value});
+}
+
+bool operator==(const Graph& a, const Graph& b) {
+  if (a.size() != b.size() || a.outputs_.size() != b.outputs_.size() ||
+      a.updates_.size() != b.updates_.size()) {
+    return false;
+  }
+  for (uint32_t i = 0; i < a.size(); ++i) {
+    const Node &x = a.node(i), &y = b.node(i);
+    if (x.op != y.op || x.operands != y.operands || x.results != y.results ||
+        !(x.attrs == y.attrs)) {
+      return false;
+    }
+  }
+  for (size_t i = 0; i < a.outputs_.size(); ++i) {
+    if (a.outputs_[i].name != b.outputs_[i].name || a.outputs_[i].value != b.outputs_[i].value) {
+      return false;
+    }
+  }
+  for (size_t i = 0; i < a.updates_.size(); ++i) {
+    if (a.updates_[i].param != b.updates_[i].param || a.updates_[i].value != b.updates_[i].value) {
+      return false;
+    }
+  }
+  return true;
+}
+
+size_t Graph::hash() const {
+  size_t h = size();
+  for (const Node& n : nodes_) {
+    h = h * 1000003 + std::hash<std::string_view>()(n.op->name) + n.attrs.hash();
+    for (Value v : n.operands) h = h * 31 + std::hash<Value>()(v);
+  }
+  for (const Output& o : outputs_) h = h * 31 + std::hash<Value>()(o.value);
+  return h;
+}
+
+std::vector<std::string> free_symbols(const Graph& graph) {
+  std::vector<std::string> symbols;
+  const auto collect = [&](const std::vector<Value>& leaves) {
+    for (Value v : leaves) {
+      for (const Dim& d : graph.type(v).shape) d.collect_symbols(symbols);
+    }
+  };
+  collect(graph.inputs());
+  collect(graph.params());
+  return symbols;
+}
+
+}  // namespace rlx
