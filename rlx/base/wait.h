@@ -22,7 +22,7 @@
 namespace rlx::detail {
 
 inline constexpr size_t kCacheLine = 64;
-inline constexpr int64_t kPauseNs = 20'000;   // a waiting thread keeps its processor this long
+inline constexpr int64_t kPauseNs = 4'000;    // a waiting thread keeps its processor this long
 inline constexpr int64_t kWaitNs = 100'000;   // a wait inside a run sleeps after this time
 inline constexpr int64_t kLingerNs = 80'000;  // an idle worker sleeps after this time
 
