@@ -20,6 +20,8 @@ class Builder {
   const TensorType& type(Value v) const { return graph_.type(v); }
   const Shape& shape(Value v) const { return graph_.type(v).shape; }
   DType dtype(Value v) const { return graph_.type(v).dtype; }
+  // The node that made the value.
+  const Node& node_of(Value v) const { return graph_.node(v); }
 
   // Appends a call: normalizes the attributes, infers the result types, returns the results.
   // Throws Error(kUser) with the op's name, the operand types and what was wrong.

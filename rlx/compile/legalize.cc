@@ -1,0 +1,97 @@
+#include "rlx/base/error.h"
+#include "rlx/compile/passes.h"
+#include "rlx/ir/rewrite.h"
+#include "rlx/ops/derive.h"
+#include "rlx/ops/table.h"
+
+namespace rlx {
+namespace {
+
+// Decompositions point upward in ops.def, so this depth is never reached by a correct table.
+constexpr int kMaxDepth = 64;
+
+class Legalizer {
+ public:
+  Legalizer(const KernelTable& kernels, const LegalizeOptions& options,
+            std::vector<LegalizeNote>* notes)
+      : kernels_(kernels), options_(options), notes_(notes) {}
+
+  std::optional<std::vector<Value>> visit(Builder& b, const Node& n,
+                                          std::span<const Value> operands, int depth) {
+    const RowClass cls = row_of(*n.op).cls;
+    if (cls == RowClass::kStructural) return std::nullopt;
+    std::vector<TensorType> types;
+    for (Value v : operands) types.push_back(b.type(v));
+    std::string reasons;
+    if (cls != RowClass::kAlias) {
+      const bool decompose = options_.force_decompose && n.op->decompose;
+      if (!decompose &&
+          select_entry(kernels_, *n.op, n.attrs, types, n.results, options_, &reasons)) {
+        return std::nullopt;
+      }
+      if (decompose) reasons = "decomposition is forced";
+    }
+    if (!n.op->decompose || depth >= kMaxDepth) refuse(n, types, reasons);
+    if (notes_ && cls != RowClass::kAlias) {
+      notes_->push_back({std::string(n.op->name), "decomposed: " + reasons});
+    }
+    const Graph body = expand_to_graph(*n.op, n.attrs, types);
+    return inline_graph(b, body, operands,
+                        [&](Builder& inner, const Node& m, std::span<const Value> values) {
+                          return visit(inner, m, values, depth + 1);
+                        });
+  }
+
+ private:
+  [[noreturn]] void refuse(const Node& n, std::span<const TensorType> types,
+                           const std::string& reasons) const {
+    std::string list;
+    for (const TensorType& t : types) list += (list.empty() ? "" : ", ") + t.to_string();
+    fail(ErrorKind::kUnsupported,
+         "{}({}){}{}: no kernel of the device '{}' runs this call and the op has no "
+         "decomposition; {}",
+         n.op->name, list, n.label.empty() ? "" : " at ", n.label, kernels_.name(), reasons);
+  }
+
+  const KernelTable& kernels_;
+  const LegalizeOptions& options_;
+  std::vector<LegalizeNote>* notes_;
+};
+
+}  // namespace
+
+const KernelEntry* select_entry(const KernelTable& kernels, const OpDef& op, const Attrs& attrs,
+                                std::span<const TensorType> operands,
+                                std::span<const TensorType> results, const LegalizeOptions& options,
+                                std::string* reasons) {
+  const auto note = [&](std::string_view entry, std::string_view why) {
+    if (reasons) *reasons += fmt::format("{}{}: {}", reasons->empty() ? "" : "; ", entry, why);
+  };
+  const KernelList* list = kernels.find(op);
+  if (!list || list->entries.empty()) {
+    note(kernels.name(), "has no kernel for this op");
+    return nullptr;
+  }
+  std::vector<TensorDesc> in, out;
+  for (const TensorType& t : operands) in.push_back(TensorDesc::dense(t));
+  for (const TensorType& t : results) out.push_back(TensorDesc::dense(t));
+  bool forced_here = false;
+  for (const KernelEntry& e : list->entries) forced_here |= e.name == options.force_entry;
+  for (const KernelEntry& e : list->entries) {
+    if (forced_here && e.name != options.force_entry) continue;
+    const std::string_view why = e.fits ? e.fits({op, attrs, in, out, {}, {}}) : std::string_view();
+    if (why.empty()) return &e;
+    note(e.name, why);
+  }
+  return nullptr;
+}
+
+Graph legalize(const Graph& graph, const KernelTable& kernels, const LegalizeOptions& options,
+               std::vector<LegalizeNote>* notes) {
+  Legalizer legalizer(kernels, options, notes);
+  return rewrite(graph, [&](Builder& b, const Node& n, std::span<const Value> operands) {
+    return legalizer.visit(b, n, operands, 0);
+  });
+}
+
+}  // namespace rlx

@@ -1,0 +1,44 @@
+#include "rlx/compile/passes.h"
+#include "rlx/ir/builder.h"
+#include "rlx/ir/rewrite.h"
+
+namespace rlx {
+namespace {
+
+Attrs substitute(const Attrs& attrs, const SymbolBindings& bindings) {
+  Attrs out = attrs;
+  for (const Field& f : attrs.table()->fields) {
+    if (f.type != FieldType::kDim && f.type != FieldType::kShape && f.type != FieldType::kGraph) {
+      continue;
+    }
+    const FieldValue v = f.get(attrs.get());
+    if (const auto* dim = std::get_if<Dim>(&v)) {
+      if (!dim->is_static()) out = out.with(f.name, dim->substitute(bindings));
+    } else if (const auto* shape = std::get_if<Shape>(&v)) {
+      if (!shape->is_static()) out = out.with(f.name, shape->substitute(bindings));
+    } else if (const auto* body = std::get_if<GraphRef>(&v); body && *body) {
+      out = out.with(f.name, std::make_shared<const Graph>(substitute_symbols(**body, bindings)));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Graph substitute_symbols(const Graph& graph, const SymbolBindings& bindings) {
+  Graph out(graph.name());
+  Builder b(out);
+  std::vector<std::vector<Value>> map(graph.size());
+  for (uint32_t id = 0; id < graph.size(); ++id) {
+    const Node& n = graph.node(id);
+    std::vector<Value> operands;
+    for (Value v : n.operands) operands.push_back(map[v.node][v.index]);
+    b.set_label(n.label);
+    map[id] = b.call(*n.op, substitute(n.attrs, bindings), operands);
+  }
+  for (const Output& o : graph.outputs()) out.add_output(o.name, map[o.value.node][o.value.index]);
+  for (const Update& u : graph.updates()) out.add_update(u.param, map[u.value.node][u.value.index]);
+  return out;
+}
+
+}  // namespace rlx
