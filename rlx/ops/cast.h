@@ -1,0 +1,11 @@
+#pragma once
+
+#include "rlx/ir/field.h"
+
+namespace rlx {
+
+struct CastAttrs {
+  DType to = DType::kF32;
+};
+
+}  // namespace rlx
