@@ -78,9 +78,18 @@ Value reduce(Builder& b, ReduceKind kind, Value x, std::vector<int64_t> axes,
 Value sum(Builder& b, Value x, std::vector<int64_t> axes, bool keep_dims = false);
 Value mean(Builder& b, Value x, std::vector<int64_t> axes, bool keep_dims = false);
 Value matmul(Builder& b, Value x, Value y);
+struct DotGeneralAttrs;
+Value dot_general(Builder& b, Value lhs, Value rhs, DotGeneralAttrs attrs);
 
 // Indexing
 Value gather(Builder& b, Value table, Value indices, int64_t axis = 0);
+
+// Random (ops/rng.cc). Without a seed (u64, any leading axes) it is 0. Equal (seed, key) give equal
+// draws.
+Value rng_uniform(Builder& b, DType dtype, Shape shape, double low, double high, int64_t key,
+                  Value seed = {});
+Value rng_normal(Builder& b, DType dtype, Shape shape, double mean, double scale, int64_t key,
+                 Value seed = {});
 
 // Rows and networks
 Value softmax(Builder& b, Value x, int64_t axis = -1);

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "rlx/ir/field.h"
+
+namespace rlx {
+
+// Normalized: axis non-negative, batch_dims <= axis.
+struct GatherAttrs {
+  int64_t axis = 0;        // of the table
+  int64_t batch_dims = 0;  // leading axes that table and indices share
+};
+
+struct GatherBackwardAttrs {
+  int64_t axis = 0;
+  int64_t batch_dims = 0;
+  Shape shape;  // of the table
+};
+
+}  // namespace rlx
