@@ -6,7 +6,7 @@
 namespace rlx {
 
 Cost elementwise_cost(const CostContext& c, double flops_per_element) {
-  return {flops_per_element * count_elements(c.results[0]), count_traffic(c)};
+  return {flops_per_element * element_count(c.results[0]), io_bytes(c)};
 }
 
 Value expand_to(Builder& b, Value x, const Shape& shape) {
