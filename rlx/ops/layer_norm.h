@@ -1,0 +1,17 @@
+#pragma once
+
+#include "rlx/ir/builder.h"
+
+namespace rlx {
+
+// Of LayerNorm and its gradients: statistics over the axes axis, ..., rank - 1 together.
+struct LayerNormAttrs {
+  int64_t axis = -1;
+  double eps = 1e-5;
+};
+
+// {dx, dgamma, dbeta} of layer_norm; gamma may be invalid (1 everywhere).
+std::vector<Value> layer_norm_backward(Builder& b, Value x, Value gamma, Value dy,
+                                       const LayerNormAttrs& attrs);
+
+}  // namespace rlx
