@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include "rlx/base/checked.h"
@@ -31,6 +32,36 @@ void for_each_row(std::span<const int64_t> dims, std::span<const int64_t> sa,
       ib -= sb[axis] * dims[axis];
       index[axis] = 0;
     }
+  }
+}
+
+// Truncates toward zero and saturates; NaN gives 0.
+template <class T>
+T saturate(double v) {
+  constexpr double low = double(std::numeric_limits<T>::min());
+  constexpr double high = double(std::numeric_limits<T>::max());
+  if (v != v) return 0;
+  if (v <= low) return std::numeric_limits<T>::min();
+  if (v >= high) return std::numeric_limits<T>::max();
+  return T(v);
+}
+
+// A conversion of a double that an integer type cannot hold would be undefined.
+template <class T>
+T rounded(double value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value != 0;
+  } else if constexpr (std::is_integral_v<T>) {
+    const double whole = std::nearbyint(value);
+    const double past_end = std::ldexp(1.0, std::numeric_limits<T>::digits);
+    if (!(whole >= double(std::numeric_limits<T>::min()) && whole < past_end)) {
+      user_error("{} does not hold the value {}", to_string(dtype_of<T>), value);
+    }
+    return T(whole);
+  } else if constexpr (std::is_same_v<T, std::complex<float>>) {
+    return T(float(value));
+  } else {
+    return T(value);
   }
 }
 
@@ -72,11 +103,12 @@ Array Array::zeros(DType dtype, Dims shape) {
 }
 
 Array Array::from_bytes(DType dtype, Dims shape, const void* values, int64_t count) {
-  Array a = uninitialized(dtype, std::move(shape));
-  if (a.num_elements_ != count) {
-    user_error("an array of shape {} needs {} values, {} were given", dims_to_string(a.shape_),
-               a.num_elements_, count);
+  check_dims(shape);
+  if (const int64_t wanted = rlx::num_elements(shape); wanted != count) {
+    user_error("an array of shape {} needs {} values, {} were given", dims_to_string(shape), wanted,
+               count);
   }
+  Array a = uninitialized(dtype, std::move(shape));
   if (count > 0) std::memcpy(a.data_, values, size_t(a.byte_size()));
   return a;
 }
@@ -87,6 +119,8 @@ Array Array::full(DType dtype, Dims shape, double value) {
     T v;
     if constexpr (std::is_same_v<T, std::complex<float>>) {
       v = T(float(value));
+    } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      v = saturate<T>(value);
     } else {
       v = T(value);
     }
@@ -119,10 +153,11 @@ Array Array::borrow(DType dtype, void* data, Dims shape, Dims strides,
 }
 
 bool Array::is_dense() const {
+  if (num_elements_ == 0) return true;
   int64_t step = 1;
   for (size_t i = shape_.size(); i-- > 0;) {
-    if (shape_[i] != 1 && strides_[i] != step) return num_elements_ == 0;
-    step *= std::max<int64_t>(shape_[i], 1);
+    if (shape_[i] != 1 && strides_[i] != step) return false;
+    step *= shape_[i];
   }
   return true;
 }
@@ -184,7 +219,7 @@ void Array::copy_from(const Array& source) {
 }
 
 bool Array::same_bits(const Array& other) const {
-  if (dtype_ != other.dtype_ || shape_ != other.shape_) return false;
+  if (defined_ != other.defined_ || dtype_ != other.dtype_ || shape_ != other.shape_) return false;
   const Array a = dense(), b = other.dense();
   return num_elements_ == 0 || std::memcmp(a.data_, b.data_, size_t(a.byte_size())) == 0;
 }
