@@ -1,0 +1,243 @@
+// Matrix products against the machine, on one thread. Each row measures its ceiling between its own
+// repetitions: the peak of fused multiply-adds, or the bandwidth of a plain read of the same
+// weights. Rows report medians; `share` is achieved over ceiling.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "bench/gemm_bench.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rlx::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int64_t kPeakSteps = 20000;
+
+// Returns the operations done; the sum goes to `sink`.
+template <class T>
+int64_t fused_multiply_adds(T* sink) {
+  const hn::ScalableTag<T> d;
+  constexpr int kChains = 12;
+  hn::Vec<decltype(d)> acc[kChains];
+  const auto x = hn::Set(d, T(0.999)), y = hn::Set(d, T(0.001));
+#pragma GCC unroll 12
+  for (int i = 0; i < kChains; ++i) acc[i] = hn::Set(d, T(i));
+  for (int64_t s = 0; s < kPeakSteps; ++s) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) acc[i] = hn::MulAdd(acc[i], x, y);
+  }
+#pragma GCC unroll 12
+  for (int i = 1; i < kChains; ++i) acc[0] = hn::Add(acc[0], acc[i]);
+  *sink = hn::GetLane(acc[0]);
+  return kPeakSteps * kChains * 2 * static_cast<int64_t>(hn::Lanes(d));
+}
+int64_t peak_f32(void* sink) { return fused_multiply_adds(static_cast<float*>(sink)); }
+int64_t peak_f64(void* sink) { return fused_multiply_adds(static_cast<double*>(sink)); }
+
+// Four sequences at once read a little faster than one.
+float read_all(const float* p, int64_t count) {
+  const hn::ScalableTag<float> d;
+  constexpr int kStreams = 4;
+  const int64_t step = static_cast<int64_t>(hn::Lanes(d)), part = count / kStreams;
+  hn::Vec<decltype(d)> acc[kStreams * 2];
+#pragma GCC unroll 8
+  for (int i = 0; i < kStreams * 2; ++i) acc[i] = hn::Zero(d);
+  for (int64_t j = 0; j + 2 * step <= part; j += 2 * step) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kStreams; ++i) {
+      acc[2 * i] = hn::Add(acc[2 * i], hn::LoadU(d, p + i * part + j));
+      acc[2 * i + 1] = hn::Add(acc[2 * i + 1], hn::LoadU(d, p + i * part + j + step));
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 1; i < kStreams * 2; ++i) acc[0] = hn::Add(acc[0], acc[i]);
+  return hn::GetLane(acc[0]);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rlx::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <benchmark/benchmark.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rlx/backend/cpu/gemm/gemm.h"
+
+namespace rlx::cpu {
+namespace {
+
+HWY_EXPORT(peak_f32);
+HWY_EXPORT(peak_f64);
+HWY_EXPORT(read_all);
+
+// Of this thread: what other programs use does not count.
+double seconds() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+double median(std::vector<double> v) {
+  std::nth_element(v.begin(), v.begin() + static_cast<int64_t>(v.size() / 2), v.end());
+  return v[v.size() / 2];
+}
+
+// Aligned memory on huge pages where the system grants them, filled with small numbers.
+class Buffer {
+ public:
+  Buffer(size_t bytes, bool doubles) {
+    constexpr size_t kHuge = size_t{2} << 20;
+    bytes = (bytes + kHuge) / kHuge * kHuge;
+    memory_.reset(std::aligned_alloc(kHuge, bytes));
+    madvise(memory_.get(), bytes, MADV_HUGEPAGE);
+    uint32_t x = 1;
+    const auto next = [&x] {
+      return static_cast<double>((x = x * 1664525 + 1013904223) >> 16) / 65536 - 0.5;
+    };
+    if (doubles) {
+      for (size_t i = 0; i < bytes / 8; ++i) static_cast<double*>(memory_.get())[i] = next();
+    } else {
+      for (size_t i = 0; i < bytes / 4; ++i)
+        static_cast<float*>(memory_.get())[i] = static_cast<float>(next());
+    }
+  }
+  void* data() const { return memory_.get(); }
+
+ private:
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  std::unique_ptr<void, Free> memory_;
+};
+
+double peak(bool doubles) {
+  double sink = 0;
+  const double start = seconds();
+  const int64_t work =
+      doubles ? HWY_DYNAMIC_DISPATCH(peak_f64)(&sink) : HWY_DYNAMIC_DISPATCH(peak_f32)(&sink);
+  benchmark::DoNotOptimize(sink);
+  return static_cast<double>(work) / (seconds() - start);
+}
+
+void run_all(const GemmPlan& plan, const GemmArgs& args) {
+  for (int phase = 0; phase < plan.phases(); ++phase) {
+    for (int64_t chunk = 0; chunk < plan.chunks(phase); ++chunk) plan.run(phase, chunk, args);
+  }
+}
+
+struct Operands {
+  Operands(bool doubles, int64_t m, int64_t n, int64_t k, bool prepacked, bool transposed)
+      : plan(doubles ? GemmElement::kF64 : GemmElement::kF32,
+             GemmShape{m, n, k, {0}, {0}, {0}, k, 1, transposed ? 1 : n, transposed ? k : 1, n},
+             prepacked),
+        a(size(doubles, m * k), doubles),
+        c(size(doubles, m * n), doubles),
+        scratch(plan.scratch_bytes() + 64, doubles),
+        thread_scratch(plan.thread_scratch_bytes() + 64, doubles) {
+    args.a = a.data();
+    args.c = c.data();
+    args.scratch = scratch.data();
+    args.thread_scratch = thread_scratch.data();
+  }
+  static size_t size(bool doubles, int64_t count) {
+    return static_cast<size_t>(count) * (doubles ? 8 : 4);
+  }
+
+  GemmPlan plan;
+  Buffer a, c, scratch, thread_scratch;
+  GemmArgs args;
+};
+
+// B forms: 0 rows, 1 transposed, 2 packed before.
+template <bool kDoubles>
+void gemm(benchmark::State& state) {
+  const int64_t m = state.range(0), n = state.range(1), k = state.range(2), form = state.range(3);
+  Operands o(kDoubles, m, n, k, form == 2, form == 1);
+  const Buffer b(GemmPlan::packed_b_bytes(kDoubles ? GemmElement::kF64 : GemmElement::kF32, n, k),
+                 kDoubles);
+  o.args.b = b.data();
+  const double work =
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  const int repeat = static_cast<int>(std::max(1.0, 2e7 / work));  // at least 0.1 ms at a time
+  std::vector<double> times, peaks;
+  run_all(o.plan, o.args);
+  for (auto _ : state) {
+    peaks.push_back(peak(kDoubles));
+    const double start = seconds();
+    for (int i = 0; i < repeat; ++i) run_all(o.plan, o.args);
+    const double time = (seconds() - start) / repeat;
+    times.push_back(time);
+    state.SetIterationTime(time);
+  }
+  state.counters["gflops"] = work / median(times) * 1e-9;
+  state.counters["ceiling"] = median(peaks) * 1e-9;
+  state.counters["share"] = work / median(times) / median(peaks);
+  state.SetLabel(o.plan.path());
+}
+
+// Few rows; the weights rotate through more than 256 MB, so they come from memory.
+void few_rows(benchmark::State& state) {
+  const int64_t m = state.range(0), n = state.range(1), k = state.range(2);
+  Operands o(false, m, n, k, true, false);
+  const int64_t bytes = static_cast<int64_t>(GemmPlan::packed_b_bytes(GemmElement::kF32, n, k));
+  const int64_t copies = (int64_t{400} << 20) / bytes + 1;
+  const Buffer b(static_cast<size_t>(copies * bytes), false);
+  const auto weights = [&](int64_t i) {
+    return static_cast<const char*>(b.data()) + i % copies * bytes;
+  };
+  std::vector<double> times, reads;
+  int64_t i = 0;
+  for (auto _ : state) {
+    double start = seconds();
+    float sum =
+        HWY_DYNAMIC_DISPATCH(read_all)(reinterpret_cast<const float*>(weights(i++)), bytes / 4);
+    benchmark::DoNotOptimize(sum);
+    reads.push_back(seconds() - start);
+    o.args.b = weights(i++);
+    start = seconds();
+    run_all(o.plan, o.args);
+    times.push_back(seconds() - start);
+    state.SetIterationTime(times.back());
+  }
+  state.counters["GB/s"] = static_cast<double>(bytes) / median(times) * 1e-9;
+  state.counters["ceiling"] = static_cast<double>(bytes) / median(reads) * 1e-9;
+  state.counters["share"] = median(reads) / median(times);
+  state.SetLabel(o.plan.path());
+}
+
+const std::vector<std::string> kNames{"m", "n", "k", "form"};
+
+void squares(benchmark::internal::Benchmark* b) {
+  b->ArgNames(kNames)->UseManualTime()->Iterations(31);
+  for (const int64_t size : {64, 128, 256, 512, 1024}) {
+    for (const int64_t form : {0, 1, 2}) b->Args({size, size, size, form});
+  }
+}
+BENCHMARK(gemm<false>)
+    ->Name("gemm_f32")
+    ->Apply(squares)
+    ->Args({8, 8, 8, 0})
+    ->Args({16, 16, 16, 0})
+    ->Args({2048, 64, 512, 0})
+    ->Args({1024, 1000, 1000, 2});
+BENCHMARK(gemm<true>)->Name("gemm_f64")->Apply(squares);
+BENCHMARK(few_rows)
+    ->Name("gemm_few_rows_f32")
+    ->ArgNames({"m", "n", "k"})
+    ->ArgsProduct({{1, 2, 4, 8, 16, 32}, {4096}, {4096}})
+    ->UseManualTime()
+    ->Iterations(31);
+
+}  // namespace
+}  // namespace rlx::cpu
+#endif  // HWY_ONCE
