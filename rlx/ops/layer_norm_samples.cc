@@ -1,0 +1,163 @@
+#include "rlx/ops/layer_norm.h"
+
+#include <cmath>
+#include <limits>
+
+#include "rlx/ops/samples.h"
+
+namespace rlx {
+
+RLX_USE_OP(LayerNorm);
+RLX_USE_OP(LayerNormBackwardInput);
+RLX_USE_OP(LayerNormBackwardGamma);
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct Case {
+  std::string name;
+  DType dtype;
+  Dims shape;
+  LayerNormAttrs attrs{};
+  int affine = 2;  // operands gamma, beta
+  Draw x{};
+  GradCheck grad = GradCheck::kYes;
+  double extra_ulps = 8;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const DType t : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+    const std::string name(to_string(t));
+    all.push_back({name, t, {7, 13}});
+    all.push_back({name + "_plain", t, {5, 16}, {}, 0});
+    all.push_back({name + "_gamma", t, {5, 19}, {}, 1});
+    all.push_back({name + "_long", t, {3, 1031}});
+  }
+  const DType t = DType::kF32;
+  all.push_back({"axis1_of_three", t, {3, 5, 7}, {1, 1e-5}});
+  all.push_back({"axis0", DType::kF64, {4, 6}, {0, 1e-5}});
+  all.push_back({"axis_minus2", DType::kF64, {2, 3, 5}, {-2, 1e-6}});
+  all.push_back({"last_of_four", t, {2, 3, 2, 11}, {-1, 1e-3}, 1});
+  all.push_back({"vector", t, {37}});
+  all.push_back({"eps0", DType::kF64, {3, 8}, {-1, 0}});
+  all.push_back({"length1", t, {4, 1}});
+  all.push_back({"batch0", t, {0, 5}});
+  all.push_back({"empty_row", t, {3, 0}});
+  all.push_back({"large", t, {257, 515}});
+  for (const int64_t n : {2, 3, 15, 17, 63, 64, 65, 127, 128, 129}) {
+    all.push_back({"length" + std::to_string(n), t, {3, n}});
+  }
+  // The mean is exact to an ulp of 1000, which is some thousand ulps of the deviations; one pass
+  // over x * x would lose all digits.
+  all.push_back({"far_mean", t, {3, 64}, {}, 2, {.low = 1000, .high = 1001}, GradCheck::kNo, 4000});
+  all.push_back(
+      {"not_finite",
+       t,
+       {3, 4},
+       {},
+       2,
+       {.kind = Draw::kGiven,
+        .values = {1, 2, std::nan(""), 4, kInfinity, 1, 2, 3, -kInfinity, kInfinity, 1, 2}},
+       GradCheck::kNo});
+  return all;
+}
+
+int64_t row_length(const Case& c, Dims* row = nullptr) {
+  const auto axis = normalize_axis(c.attrs.axis, int64_t(c.shape.size()));
+  const Dims sizes(c.shape.begin() + axis, c.shape.end());
+  if (row) *row = sizes;
+  return num_elements(sizes);
+}
+
+std::vector<Sample> samples_forward() {
+  std::vector<Sample> all;
+  for (const Case& c : cases()) {
+    Dims row;
+    const int64_t n = row_length(c, &row);
+    Sample s{.name = c.name,
+             .attrs = Attrs::of(kLayerNormOp.fields, c.attrs),
+             .operands = {{c.dtype, c.shape, c.x}},
+             .grad = c.grad,
+             .reduction = std::max<int64_t>(n, 1),
+             .extra_ulps = c.extra_ulps,
+             .scale = 1};
+    for (int i = 0; i < c.affine; ++i) s.operands.push_back({c.dtype, row});
+    all.push_back(std::move(s));
+  }
+  return all;
+}
+
+std::vector<Sample> samples_backward() {
+  std::vector<Sample> all;
+  for (const Case& c : cases()) {
+    Dims row;
+    const int64_t n = row_length(c, &row);
+    const int64_t rows = n == 0 ? 0 : num_elements(c.shape) / n;
+    Sample s{.name = c.name,
+             .attrs = Attrs::of(kLayerNormBackwardInputOp.fields, c.attrs),
+             .operands = {{c.dtype, c.shape, c.x}},
+             .grad = c.grad,
+             .reduction = std::max<int64_t>(std::max(n, rows), 1),
+             .extra_ulps = 2 * c.extra_ulps,
+             .scale = 4};
+    if (c.affine > 0) s.operands.push_back({c.dtype, row});
+    s.operands.push_back({c.dtype, c.shape});
+    all.push_back(std::move(s));
+  }
+  return all;
+}
+
+std::vector<Sample> samples_gamma() {
+  std::vector<Sample> all;
+  for (Sample& s : samples_backward()) {
+    if (s.operands.size() == 3) s.operands.erase(s.operands.begin() + 1);
+    s.attrs = Attrs::of(kLayerNormBackwardGammaOp.fields, s.attrs.as<LayerNormAttrs>());
+    all.push_back(std::move(s));
+  }
+  return all;
+}
+
+std::vector<WrongCall> wrong_forward() {
+  const auto with = [](LayerNormAttrs a) { return Attrs::of(kLayerNormOp.fields, a); };
+  const TensorType x{DType::kF32, {2, 3, 4}}, last{DType::kF32, {4}};
+  return {
+      {"operands", with({}), {x, last, last, last}, "expected 1 to 3 operands, got 4"},
+      {"axis", with({3, 1e-5}), {x}, "axis 3"},
+      {"gamma",
+       with({1, 1e-5}),
+       {x, last},
+       "gamma must be f32[3, 4] (x from the axis on), it is f32[4]"},
+      {"beta_dtype", with({}), {x, last, {DType::kF64, {4}}}, "beta must be f32[4]"},
+      {"eps", with({-1, -1.0}), {x}, "eps is -1, expected a number that is not negative"},
+      {"integers", with({}), {{DType::kI32, {2, 3}}}, "x is i32"},
+  };
+}
+
+std::vector<WrongCall> wrong_backward() {
+  const auto with = [](LayerNormAttrs a) { return Attrs::of(kLayerNormBackwardInputOp.fields, a); };
+  const TensorType x{DType::kF32, {2, 3}}, gamma{DType::kF32, {3}};
+  return {
+      {"operands", with({}), {x}, "expected 2 to 3 operands, got 1"},
+      {"dy", with({}), {x, gamma, {DType::kF32, {3, 2}}}, "operands 0 and 2 must have one type"},
+      {"gamma", with({}), {x, {DType::kF32, {2}}, x}, "gamma must be f32[3]"},
+  };
+}
+
+std::vector<WrongCall> wrong_gamma() {
+  const Attrs plain = Attrs::of(kLayerNormBackwardGammaOp.fields, LayerNormAttrs{});
+  const TensorType x{DType::kF32, {2, 3}};
+  return {
+      {"operands", plain, {x, {DType::kF32, {3}}, x}, "expected 2 operands, got 3"},
+      {"dy", plain, {x, {DType::kF64, {2, 3}}}, "operands 0 and 1 must have one type"},
+  };
+}
+
+}  // namespace
+
+RLX_DEFINE_SAMPLES(LayerNorm) = {samples_forward, wrong_forward};
+RLX_DEFINE_SAMPLES(LayerNormBackwardInput) = {samples_backward, wrong_backward};
+RLX_DEFINE_SAMPLES(LayerNormBackwardGamma) = {samples_gamma, wrong_gamma};
+
+}  // namespace rlx
