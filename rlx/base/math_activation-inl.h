@@ -4,7 +4,8 @@
 //
 // NaN gives NaN for every f. At infinities the limit is returned, also where the textbook formula
 // is inf * 0 (Silu, Gelu, Mish, HardSwish at -inf are -0). Lower tails keep their relative
-// accuracy.
+// accuracy, a few ulp; only GeluApprox and its derivative lose about 3|2u| ulp there, by the
+// rounding of the exponent.
 
 // Beyond this |v| e^-|v| is zero, and below it `exp_scaled` is defined.
 template <class P>
