@@ -14,9 +14,9 @@ namespace rlx::cpu {
 namespace {
 
 // Sizes in elements or bytes, from measurements on a server core (2 MB of second-level cache).
-constexpr int64_t kPanelBlockBytes = 64 << 10;    // a k block of one panel of B
+constexpr int64_t kBlockStepBytes = 2048;         // a k block of one row of A: 512 steps of f32
 constexpr int64_t kFewRowsBlockBytes = 32 << 10;  // the same if B is read once
-constexpr int64_t kBlockRows = 240;               // rows of A that stay in the cache for a k block
+constexpr int64_t kBlockRowBytes = 960;  // over element bytes: rows of A that stay in the cache
 constexpr int64_t kFewRows = 48;
 constexpr int64_t kStreamBytes = 2 << 20;      // B beyond this comes from memory
 constexpr int64_t kDirectElements = 64 << 10;  // A up to this is read where it lies if n is small
@@ -62,6 +62,8 @@ struct GemmGrid {
   int64_t bytes = 0;  // of an element
   bool accumulate = false;
   bool direct = false;  // A and B are read where they lie
+  bool swapped =
+      false;  // C is one column: computed as the row B^T * A^T, whose vectors run along it
   OperandMode a_mode = OperandMode::kDirect, b_mode = OperandMode::kDirect;
   bool b_prepacked = false;
   bool panel_outer = false, stream = false;
@@ -83,6 +85,7 @@ struct GemmGrid {
   int64_t scratch_bytes = 0, thread_bytes = 0, local_a_bytes = 0;
   std::string path;
 
+  void swap_column();
   void choose_modes();
   void choose_chunks();
   void choose_blocks();
@@ -104,6 +107,15 @@ double GemmGrid::panel_ns() const {
   return std::max(work, k * kPanelBytes / 16.0);
 }
 
+void GemmGrid::swap_column() {
+  swapped = true;
+  std::swap(shape.a_offset, shape.b_offset);
+  shape.c_row_stride = shape.n = shape.m;
+  shape.m = 1;
+  std::swap(shape.a_row_stride, shape.b_col_stride);
+  std::swap(shape.a_col_stride, shape.b_row_stride);
+}
+
 void GemmGrid::choose_modes() {
   const GemmShape& s = shape;
   const int64_t mr = kernels->tile_rows;
@@ -115,7 +127,7 @@ void GemmGrid::choose_modes() {
            (kernels->direct_any_n || s.n % kernels->lanes == 0) &&
            (one_tile || (s.n <= kDirectColumns && s.k <= kDirectB / s.n &&
                          s.m <= kDirectElements / std::max<int64_t>(s.k, 1)));
-  block_count = direct ? 1 : divide_up(tile_count, kBlockRows / mr);
+  block_count = direct ? 1 : divide_up(tile_count, kBlockRowBytes / bytes / mr);
   blocks = RowTiles(tile_count, block_count);
   unit_rows = std::min(s.m, tiles.height(0) * blocks.height(0));
   units = checked_mul(batch(), block_count);
@@ -151,14 +163,16 @@ void GemmGrid::choose_blocks() {
            : b_prepacked                ? OperandMode::kPacked
            : block_count > 1 || repeats ? OperandMode::kPacked
                                         : OperandMode::kLocal;
-  const bool small_a = s.n <= kDirectColumns && s.m <= kDirectElements / std::max<int64_t>(s.k, 1);
+  // Few columns use A too rarely to pay for packing it.
+  const bool small_a = s.n <= kDirectColumns &&
+                       (s.a_col_stride == 1 || s.m <= kDirectElements / std::max<int64_t>(s.k, 1));
   const bool few_direct = s.m <= 2 && (s.a_col_stride == 1 || s.k == 1);
   a_mode = direct || small_a || few_direct ? OperandMode::kDirect
            : panel_chunks == 1             ? OperandMode::kLocal
                                            : OperandMode::kPacked;
   panel_outer = unit_rows <= kFewRows &&
                 (a_mode != OperandMode::kLocal || s.k <= kLocalABytes / (unit_rows * bytes));
-  const int64_t limit = (panel_outer ? kFewRowsBlockBytes : kPanelBlockBytes) / kPanelBytes;
+  const int64_t limit = panel_outer ? kFewRowsBlockBytes / kPanelBytes : kBlockStepBytes / bytes;
   const int64_t count = std::max<int64_t>(1, divide_up(s.k, limit));
   block_k = std::max<int64_t>(1, divide_up(divide_up(s.k, count), 8) * 8);
   // Rows of B are long jumps apart: take several panels' worth of each while its page is open.
@@ -240,10 +254,10 @@ void GemmGrid::describe() {
   const auto name = [](OperandMode m) {
     return m == OperandMode::kDirect ? "direct" : m == OperandMode::kPacked ? "packed" : "local";
   };
-  path = fmt::format("{} a={} b={} {} units={} panels={}/{} k={}/{} groups={}",
+  path = fmt::format("{} a={} b={} {}{} units={} panels={}/{} k={}/{} groups={}",
                      hwy::TargetName(kernels->target), name(a_mode), name(b_mode),
-                     panel_outer ? "panel-outer" : "k-outer", units, chunk_panels, panels, block_k,
-                     shape.k, groups.size());
+                     panel_outer ? "panel-outer" : "k-outer", swapped ? " swapped" : "", units,
+                     chunk_panels, panels, block_k, shape.k, groups.size());
 }
 
 void GemmGrid::run_pack(const Group& group, int64_t chunk, const GemmArgs& args) const {
@@ -314,6 +328,7 @@ void GemmGrid::multiply_unit(const Group& group, int64_t unit, int64_t panel_beg
   g.finish_panels = finish_panels;
   g.local_a = args.thread_scratch;
   g.local_b = offset(args.thread_scratch, local_a_bytes);
+  g.swapped = swapped;
   g.batch = item;
   g.epilogue = args.epilogue;
   direct ? kernels->multiply_direct(g) : kernels->multiply(g);
@@ -361,7 +376,9 @@ GemmPlan::GemmPlan(GemmElement element, GemmShape shape, bool b_prepacked, bool 
   grid->accumulate = accumulate;
   grid->b_prepacked = b_prepacked;
   grid->shape = std::move(shape);
-  if (grid->shape.m > 0 && grid->shape.n > 0 && grid->batch() > 0) {
+  const GemmShape& s = grid->shape;
+  if (s.n == 1 && s.m > 1 && s.c_row_stride == 1 && !b_prepacked) grid->swap_column();
+  if (s.m > 0 && s.n > 0 && grid->batch() > 0) {
     grid->choose_modes();
     grid->choose_chunks();
     grid->choose_blocks();
@@ -387,7 +404,9 @@ const char* GemmPlan::target() const { return hwy::TargetName(grid_->kernels->ta
 void GemmPlan::run(int phase, int64_t chunk, const GemmArgs& args) const noexcept {
   const Phase& p = grid_->phases[static_cast<size_t>(phase)];
   const Group& group = grid_->groups[p.group];
-  p.pack ? grid_->run_pack(group, chunk, args) : grid_->run_multiply(group, chunk, args);
+  GemmArgs operands = args;
+  if (grid_->swapped) std::swap(operands.a, operands.b);
+  p.pack ? grid_->run_pack(group, chunk, operands) : grid_->run_multiply(group, chunk, operands);
 }
 
 size_t GemmPlan::packed_b_bytes(GemmElement element, int64_t n, int64_t k) {

@@ -38,6 +38,7 @@ struct GemmBlock {
   int64_t finish_panels;  // the epilogue runs each time this many panels are finished
   void* local_a;
   void* local_b;
+  bool swapped;  // C is a column: tell the epilogue rows of one element
   int64_t batch;
   GemmEpilogue epilogue;
 };

@@ -45,6 +45,12 @@ struct Loops {
 
   static void finish(const GemmBlock& g, int64_t j, int64_t columns) {
     if (!g.epilogue.apply) return;
+    if (g.swapped) {
+      for (int64_t i = j; i < j + columns; ++i) {
+        g.epilogue.apply(g.epilogue.state, static_cast<T*>(g.c) + i, g.batch, i, 0, 1);
+      }
+      return;
+    }
     const int64_t begin = g.tiles.start(g.tile_begin), end = g.tiles.start(g.tile_end);
     for (int64_t i = begin; i < end; ++i) {
       g.epilogue.apply(g.epilogue.state, static_cast<T*>(g.c) + i * g.c_row_stride + j, g.batch, i,
