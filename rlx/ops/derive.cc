@@ -60,7 +60,9 @@ Graph expand_wide(const OpDef& op, const Attrs& attrs, std::span<const TensorTyp
   if (op.decompose.derivative_of) return expand_derivative(op, attrs, operands);
   Graph out{std::string(op.name)};
   Builder b(out);
-  add_outputs(out, op.decompose.expand(b, attrs, add_inputs(b, operands)));
+  // Rules see attributes in normal form, whoever asks.
+  const Attrs normal = infer_call(op, attrs, operands).attrs;
+  add_outputs(out, op.decompose.expand(b, normal, add_inputs(b, operands)));
   return out;
 }
 
