@@ -19,7 +19,7 @@ struct Case {
   std::string name;
   DType dtype;
   Dims shape;
-  LayerNormAttrs attrs{};
+  LayerNormAttrs attrs{-1, 0x1p-17};  // exact in every dtype
   int affine = 2;  // operands gamma, beta
   Draw x{};
   GradCheck grad = GradCheck::kYes;
@@ -36,10 +36,10 @@ std::vector<Case> cases() {
     all.push_back({name + "_long", t, {3, 1031}});
   }
   const DType t = DType::kF32;
-  all.push_back({"axis1_of_three", t, {3, 5, 7}, {1, 1e-5}});
+  all.push_back({"axis1_of_three", t, {3, 5, 7}, {1, 0x1p-17}});
   all.push_back({"axis0", DType::kF64, {4, 6}, {0, 1e-5}});
   all.push_back({"axis_minus2", DType::kF64, {2, 3, 5}, {-2, 1e-6}});
-  all.push_back({"last_of_four", t, {2, 3, 2, 11}, {-1, 1e-3}, 1});
+  all.push_back({"last_of_four", t, {2, 3, 2, 11}, {-1, 0x1p-10}, 1});
   all.push_back({"vector", t, {37}});
   all.push_back({"eps0", DType::kF64, {3, 8}, {-1, 0}});
   all.push_back({"length1", t, {4, 1}});
@@ -126,7 +126,7 @@ std::vector<WrongCall> wrong_forward() {
       {"operands", with({}), {x, last, last, last}, "expected 1 to 3 operands, got 4"},
       {"axis", with({3, 1e-5}), {x}, "axis 3"},
       {"gamma",
-       with({1, 1e-5}),
+       with({1, 0x1p-17}),
        {x, last},
        "gamma must be f32[3, 4] (x from the axis on), it is f32[4]"},
       {"beta_dtype", with({}), {x, last, {DType::kF64, {4}}}, "beta must be f32[4]"},
