@@ -28,7 +28,7 @@ inline int64_t floor_div(int64_t a, int64_t b) {
   const int64_t q = a / b;
   return q - ((a % b != 0) && ((a < 0) != (b < 0)));
 }
-inline int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+inline int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 inline int64_t round_up(int64_t a, int64_t multiple) {
   return checked_mul(ceil_div(a, multiple), multiple);
 }

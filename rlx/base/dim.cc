@@ -3,16 +3,22 @@
 #include <algorithm>
 #include <cctype>
 #include <functional>
+#include <iterator>
+#include <numeric>
 
 #include "rlx/base/checked.h"
 #include "rlx/base/error.h"
 
 namespace rlx {
 namespace {
-// An expression with more terms than this is refused: it comes from a malformed file, and the
-// cost of polynomial arithmetic must stay bounded.
+// Larger expressions are refused: they come from malformed files, and the cost of polynomial
+// arithmetic must stay bounded. Floor divisions are kept as text, which would double in size with
+// every square of a nested one; what these limits let through, Dim::parse reads back.
 constexpr size_t kMaxTerms = 256;
-constexpr int kMaxParseDepth = 32;
+constexpr size_t kMaxDegree = 32;
+constexpr size_t kMaxText = 4096;
+constexpr int kMaxFloorDepth = 16;
+constexpr int kMaxParseDepth = 64;
 }  // namespace
 
 // An atom is a symbol ("n") or a floor division whose text is canonical ("floor(n + 1, 2)").
@@ -20,6 +26,7 @@ struct Atom {
   std::string key;                       // canonical text, the identity of the atom
   std::shared_ptr<const Dim> numerator;  // of a floor division, else null
   int64_t divisor = 1;
+  int depth = 0;  // of nested floor divisions
   bool operator<(const Atom& o) const { return key < o.key; }
   bool operator==(const Atom& o) const { return key == o.key; }
 };
@@ -160,6 +167,9 @@ Dim operator*(const Dim& a, const Dim& b) {
   const DimExpr x = DimExpr::of(a), y = DimExpr::of(b);
   for (const auto& [ma, ca] : x.terms) {
     for (const auto& [mb, cb] : y.terms) {
+      if (ma.size() + mb.size() > kMaxDegree) {
+        user_error("a size expression has a degree above {}", kMaxDegree);
+      }
       Monomial m = ma;
       m.insert(m.end(), mb.begin(), mb.end());
       std::sort(m.begin(), m.end());
@@ -169,59 +179,123 @@ Dim operator*(const Dim& a, const Dim& b) {
   return DimExpr::wrap(std::move(e));
 }
 
+namespace {
+
+// Canonical pieces of floor(rest / b), where 0 < coefficient < b in every term of `rest`.
+struct Quotient {
+  DimExpr rest;
+  int64_t divisor;
+};
+
+// floor((g*p + k) / (g*b)) = floor((p + floor(k / g)) / b)
+void cancel_common_factor(Quotient& q) {
+  int64_t common = q.divisor;
+  for (const auto& [m, c] : q.rest.terms) {
+    if (!m.empty()) common = std::gcd(common, c);
+  }
+  if (common == 1) return;
+  DimExpr reduced;
+  for (const auto& [m, c] : q.rest.terms) {
+    if (c >= common) reduced.add(m, c / common);
+  }
+  q = {std::move(reduced), q.divisor / common};
+}
+
+// floor((floor(x / a) + k) / b) = floor((x + a*k) / (a*b)): the inner division, or null.
+const Atom* sole_floor(const DimExpr& e) {
+  const Atom* found = nullptr;
+  for (const auto& [m, c] : e.terms) {
+    if (m.empty()) continue;
+    if (found || c != 1 || m.size() != 1 || !m[0].numerator) return nullptr;
+    found = &m[0];
+  }
+  return found;
+}
+
+}  // namespace
+
 Dim floor_div(const Dim& a, int64_t b) {
   if (b <= 0) user_error("a size can only be divided by a positive number, not {}", b);
   if (!a.expr_) return Dim(floor_div(a.value_, b));
   // Split off the part that b divides: floor((b*p + r) / b) = p + floor(r / b).
-  DimExpr whole, rest;
+  DimExpr whole;
+  Quotient q{{}, b};
+  int depth = 0;
   for (const auto& [m, c] : a.expr_->terms) {
-    const int64_t q = floor_div(c, b);
-    if (q != 0) whole.add(m, q);
-    if (c - q * b != 0) rest.add(m, c - q * b);
+    const int64_t quotient = floor_div(c, b);
+    const int64_t remainder = c % b < 0 ? c % b + b : c % b;
+    if (quotient != 0) whole.add(m, quotient);
+    if (remainder != 0) q.rest.add(m, remainder);
   }
-  Dim tail = DimExpr::wrap(std::move(rest));
-  if (tail.is_static()) return DimExpr::wrap(std::move(whole)) + Dim(floor_div(tail.value_, b));
-  const std::string key = fmt::format("floor({}, {})", tail.to_string(), b);
+  cancel_common_factor(q);
+  const Dim tail = DimExpr::wrap(q.rest);
+  if (tail.is_static()) {
+    return DimExpr::wrap(std::move(whole)) + Dim(floor_div(tail.value_, q.divisor));
+  }
+  int64_t product = 0;
+  if (const Atom* inner = sole_floor(q.rest);
+      inner && !__builtin_mul_overflow(inner->divisor, q.divisor, &product)) {
+    const Dim offset = tail - DimExpr::atom(*inner);
+    return DimExpr::wrap(std::move(whole)) +
+           floor_div(*inner->numerator + Dim(inner->divisor) * offset, product);
+  }
+  for (const auto& [m, c] : q.rest.terms) {
+    for (const Atom& atom : m) depth = std::max(depth, atom.depth);
+  }
+  if (++depth > kMaxFloorDepth) {
+    user_error("a size expression nests more than {} floor divisions", kMaxFloorDepth);
+  }
+  std::string key = fmt::format("floor({}, {})", tail.to_string(), q.divisor);
+  if (key.size() > kMaxText) user_error("a size expression is longer than {} bytes", kMaxText);
   return DimExpr::wrap(std::move(whole)) +
-         DimExpr::atom({key, std::make_shared<const Dim>(tail), b});
+         DimExpr::atom({std::move(key), std::make_shared<const Dim>(tail), q.divisor, depth});
 }
 
+namespace {
+
+// The lexicographic monomial order on exponents, which multiplication preserves (the map's order
+// is not one): the first atom in which the exponents differ decides.
+bool exponents_less(const Monomial& a, const Monomial& b) {
+  const auto [x, y] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  if (x == a.end() || y == b.end()) return y != b.end();
+  return *y < *x;
+}
+
+const std::pair<const Monomial, int64_t>& leading_term(const DimExpr& e) {
+  return *std::max_element(e.terms.begin(), e.terms.end(), [](const auto& a, const auto& b) {
+    return exponents_less(a.first, b.first);
+  });
+}
+
+std::optional<int64_t> exact_quotient(int64_t a, int64_t b) {
+  if (b == -1) return checked_sub(0, a);
+  if (b == 0 || a % b != 0) return std::nullopt;
+  return a / b;
+}
+
+}  // namespace
+
 std::optional<Dim> exact_div(const Dim& a, const Dim& b) {
-  if (!b.expr_) {
-    if (b.value_ == 0) return std::nullopt;
-    if (!a.expr_) {
-      if (b.value_ == -1) return Dim(checked_sub(0, a.value_));
-      return a.value_ % b.value_ == 0 ? std::optional(Dim(a.value_ / b.value_)) : std::nullopt;
-    }
-    DimExpr e;
-    for (const auto& [m, c] : a.expr_->terms) {
-      if (b.value_ == -1 || c % b.value_ != 0) return std::nullopt;
-      e.add(m, c / b.value_);
-    }
-    return DimExpr::wrap(std::move(e));
-  }
-  // Multivariate division by repeated cancellation of the last (lexicographically largest) term.
-  const auto& [lead_b, coef_b] = *b.expr_->terms.rbegin();
+  if (b.is(0)) return std::nullopt;
+  // Each step cancels the leading term of what is left; if b divides, its leading term does too.
+  const DimExpr divisor = DimExpr::of(b);
+  const auto& [lead, coefficient] = leading_term(divisor);
   Dim rest = a, quotient(int64_t(0));
   for (size_t step = 0; step <= kMaxTerms; ++step) {
     if (rest.is(0)) return quotient;
     const DimExpr r = DimExpr::of(rest);
-    bool cancelled = false;
-    for (auto it = r.terms.rbegin(); it != r.terms.rend() && !cancelled; ++it) {
-      const auto& [m, c] = *it;
-      if (c % coef_b != 0 || !std::includes(m.begin(), m.end(), lead_b.begin(), lead_b.end())) {
-        continue;
-      }
-      Monomial q;
-      std::set_difference(m.begin(), m.end(), lead_b.begin(), lead_b.end(), std::back_inserter(q));
-      DimExpr term;
-      term.add(q, c / coef_b);
-      const Dim t = DimExpr::wrap(std::move(term));
-      quotient = quotient + t;
-      rest = rest - t * b;
-      cancelled = true;
+    const auto& [m, c] = leading_term(r);
+    const std::optional<int64_t> factor = exact_quotient(c, coefficient);
+    if (!factor || !std::includes(m.begin(), m.end(), lead.begin(), lead.end())) {
+      return std::nullopt;
     }
-    if (!cancelled) return std::nullopt;
+    Monomial q;
+    std::set_difference(m.begin(), m.end(), lead.begin(), lead.end(), std::back_inserter(q));
+    DimExpr term;
+    term.add(q, *factor);
+    const Dim t = DimExpr::wrap(std::move(term));
+    quotient = quotient + t;
+    rest = rest - t * b;
   }
   return std::nullopt;
 }
@@ -234,6 +308,9 @@ class DimParser {
  public:
   explicit DimParser(std::string_view text) : text_(text) {}
   Dim parse() {
+    if (text_.size() > kMaxText) {
+      user_error("a size expression is longer than {} bytes", kMaxText);
+    }
     Dim d = sum();
     skip();
     if (pos_ != text_.size()) bad();
@@ -253,60 +330,64 @@ class DimParser {
   }
   Dim sum() {
     if (++depth_ > kMaxParseDepth) bad();
-    Dim d = term();
+    Dim d = term(false);
     for (;;) {
       if (eat('+')) {
-        d = d + term();
+        d = d + term(false);
       } else if (eat('-')) {
-        d = d - term();
+        d = d + term(true);
       } else {
         --depth_;
         return d;
       }
     }
   }
-  Dim term() {
-    Dim d = factor();
-    while (eat('*')) d = d * factor();
+  Dim term(bool negative) {
+    Dim d = factor(negative);
+    while (eat('*')) d = d * factor(false);
     return d;
   }
-  int64_t number() {
+  bool at_digit() const {
+    return pos_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[pos_]));
+  }
+  // The sign belongs to the number: the least 64-bit integer has no positive counterpart.
+  int64_t number(bool negative) {
     skip();
+    if (!at_digit()) bad();
     int64_t v = 0;
-    const size_t start = pos_;
-    while (pos_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[pos_]))) {
-      v = checked_add(checked_mul(v, 10), text_[pos_++] - '0');
+    while (at_digit()) {
+      const int64_t digit = text_[pos_++] - '0';
+      v = checked_add(checked_mul(v, 10), negative ? -digit : digit);
     }
-    if (pos_ == start) bad();
     return v;
   }
-  Dim factor() {
+  Dim factor(bool negative) {
     if (++depth_ > kMaxParseDepth) bad();
-    Dim d = factor_body();
+    skip();
+    Dim d = negative && !at_digit() ? Dim(int64_t(0)) - factor_body(false) : factor_body(negative);
     --depth_;
     return d;
   }
-  Dim factor_body() {
-    if (eat('-')) return Dim(int64_t(0)) - factor();
+  Dim factor_body(bool negative) {
+    if (at_digit()) return Dim(number(negative));
+    if (eat('-')) return factor(true);
     if (eat('(')) {
       Dim d = sum();
       if (!eat(')')) bad();
       return d;
     }
-    skip();
-    if (pos_ >= text_.size()) bad();
-    if (std::isdigit(static_cast<unsigned char>(text_[pos_]))) return Dim(number());
     const size_t start = pos_;
     while (pos_ < text_.size() &&
            (std::isalnum(static_cast<unsigned char>(text_[pos_])) || text_[pos_] == '_')) {
       ++pos_;
     }
     const std::string_view name = text_.substr(start, pos_ - start);
+    if (name.empty()) bad();
     if (name != "floor") return Dim::symbol(name);
     if (!eat('(')) bad();
     const Dim numerator = sum();
     if (!eat(',')) bad();
-    const int64_t divisor = number();
+    const int64_t divisor = number(false);
     if (!eat(')')) bad();
     return floor_div(numerator, divisor);
   }
