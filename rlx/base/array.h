@@ -34,7 +34,8 @@ class Array {
   static Array scalar(T value) {
     return from(std::span<const T>(&value, 1), {});
   }
-  // A float, integer or complex dtype filled with `value`, rounded to it.
+  // Filled with `value`, rounded to the dtype (to even; bool: whether it is not 0). Throws if an
+  // integer dtype does not hold it.
   static Array full(DType dtype, Dims shape, double value);
   // Memory of the caller, who keeps it alive (or gives an owner that does). `writable` false
   // makes mutable_data() throw.
