@@ -9,21 +9,15 @@
 namespace rlx {
 namespace {
 
-template <class Names>
-[[noreturn]] void no_such(std::string_view what, std::string_view name, const Names& names) {
-  std::string list;
-  for (const auto& n : names) list += (list.empty() ? "" : ", ") + n;
-  user_error("the graph has no {} '{}'; it has: {}", what, name, list.empty() ? "none" : list);
-}
+using NameMap = std::unordered_map<std::string, size_t>;
 
-size_t index_of_leaf(const Graph& g, const std::vector<Value>& leaves, std::string_view what,
-                     std::string_view name) {
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    if (g.name_of(leaves[i]) == name) return i;
-  }
-  std::vector<std::string> names;
-  for (Value v : leaves) names.push_back(g.name_of(v));
-  no_such(what, name, names);
+size_t index_of(const NameMap& names, std::string_view what, std::string_view name) {
+  if (const auto it = names.find(std::string(name)); it != names.end()) return it->second;
+  std::vector<std::string_view> in_order(names.size());
+  for (const auto& [n, i] : names) in_order[i] = n;
+  std::string list;
+  for (std::string_view n : in_order) list += (list.empty() ? "" : ", ") + std::string(n);
+  user_error("the graph has no {} '{}'; it has: {}", what, name, list.empty() ? "none" : list);
 }
 
 }  // namespace
@@ -31,19 +25,17 @@ size_t index_of_leaf(const Graph& g, const std::vector<Value>& leaves, std::stri
 uint32_t Graph::append(Node node) {
   const auto id = uint32_t(nodes_.size());
   if (id == Value::kNone) user_error("a graph has at most 2^32 - 1 nodes");
-  nodes_.push_back(std::move(node));
-  const Node& n = nodes_.back();
-  if (n.op->has(kLeaf) && n.op->name != "Constant") {
-    auto& list = n.op->name == "Param" ? params_ : inputs_;
-    const std::string& name = name_of({id, 0});
-    for (Value v : list) {
-      if (name_of(v) == name) {
-        nodes_.pop_back();
-        user_error("two {}s are called '{}'", list == params_ ? "param" : "input", name);
-      }
+  if (node.op->has(kLeaf) && node.op->name != "Constant") {
+    const bool is_param = node.op->name == "Param";
+    const std::string& name =
+        is_param ? node.attrs.as<ParamAttrs>().name : node.attrs.as<InputAttrs>().name;
+    auto& list = is_param ? params_ : inputs_;
+    if (!(is_param ? param_names_ : input_names_).emplace(name, list.size()).second) {
+      user_error("two {}s are called '{}'", is_param ? "param" : "input", name);
     }
     list.push_back({id, 0});
   }
+  nodes_.push_back(std::move(node));
   return id;
 }
 
@@ -53,26 +45,21 @@ const std::string& Graph::name_of(Value leaf) const {
 }
 
 size_t Graph::input_index(std::string_view name) const {
-  return index_of_leaf(*this, inputs_, "input", name);
+  return index_of(input_names_, "input", name);
 }
 size_t Graph::param_index(std::string_view name) const {
-  return index_of_leaf(*this, params_, "param", name);
+  return index_of(param_names_, "param", name);
 }
 size_t Graph::output_index(std::string_view name) const {
-  for (size_t i = 0; i < outputs_.size(); ++i) {
-    if (outputs_[i].name == name) return i;
-  }
-  std::vector<std::string> names;
-  for (const Output& o : outputs_) names.push_back(o.name);
-  no_such("output", name, names);
+  return index_of(output_names_, "output", name);
 }
 
 void Graph::add_output(std::string name, Value value) {
   if (value.node >= size() || value.index >= node(value).results.size()) {
     user_error("output '{}' is not a value of this graph", name);
   }
-  for (const Output& o : outputs_) {
-    if (o.name == name) user_error("two outputs are called '{}'", name);
+  if (!output_names_.emplace(name, outputs_.size()).second) {
+    user_error("two outputs are called '{}'", name);
   }
   outputs_.push_back({std::move(name), value});
 }
@@ -89,8 +76,8 @@ void Graph::add_update(std::string param, Value value) {
     user_error("param '{}' is {}, its update is {}", param, type(leaf).to_string(),
                type(value).to_string());
   }
-  for (const Update& u : updates_) {
-    if (u.param == param) user_error("param '{}' is updated twice", param);
+  if (!update_names_.emplace(param, updates_.size()).second) {
+    user_error("param '{}' is updated twice", param);
   }
   updates_.push_back({std::move(param), value});
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "rlx/base/shape.h"
@@ -91,6 +92,9 @@ class Graph {
   std::vector<Value> inputs_, params_;
   std::vector<Output> outputs_;
   std::vector<Update> updates_;
+  // Positions in the lists above, by name.
+  using NameMap = std::unordered_map<std::string, size_t>;
+  NameMap input_names_, param_names_, output_names_, update_names_;
 };
 
 // Symbols used by the types of inputs and params, in order of first use.
