@@ -111,7 +111,8 @@ std::string Attrs::to_string() const {
   for (const Field& f : table_->fields) {
     const FieldValue v = f.get(value_.get());
     if (field_equal(v, f.get(defaults.get()))) continue;
-    s += fmt::format("{}{} = {}", s.empty() ? "" : ", ", f.name, print_field(f, v));
+    s += fmt::format("{}{} = {}", s.empty() ? "" : ", ", f.name,
+                     print_field(f, v, {.max_elements = 16}));
   }
   return s;
 }

@@ -196,11 +196,13 @@ constexpr std::string_view enum_name(E value) {
 template <class E>
 inline constexpr size_t kEnumCount = std::size(EnumNames<E>::value);
 
+// For up to 40 fields.
 #define RLX_FIELDS(S, ...) &::rlx::field_detail::Table<S RLX_EACH_(S, __VA_ARGS__)>::value
 #define RLX_P_ ()
 #define RLX_X_(...) RLX_X1_(RLX_X1_(RLX_X1_(__VA_ARGS__)))
 #define RLX_X1_(...) RLX_X2_(RLX_X2_(RLX_X2_(__VA_ARGS__)))
-#define RLX_X2_(...) __VA_ARGS__
+#define RLX_X2_(...) RLX_X3_(RLX_X3_(RLX_X3_(__VA_ARGS__)))
+#define RLX_X3_(...) __VA_ARGS__
 #define RLX_EACH_(S, ...) __VA_OPT__(RLX_X_(RLX_EACH1_(S, __VA_ARGS__)))
 #define RLX_EACH1_(S, m, ...) \
   , ::rlx::field_detail::Member<#m, &S::m> __VA_OPT__(RLX_EACH2_ RLX_P_(S, __VA_ARGS__))
@@ -227,8 +229,8 @@ class Attrs {
   const void* get() const { return value_.get(); }
   FieldValue field(std::string_view name) const;              // throws on an unknown name
   Attrs with(std::string_view name, FieldValue value) const;  // a changed copy
-  std::string to_string()
-      const;  // "axis = 1, keep_dims = true": all fields that differ from default
+  // "axis = 1, keep_dims = true": all fields that differ from the default; long tensors are elided.
+  std::string to_string() const;
   size_t hash() const;
   friend bool operator==(const Attrs& a, const Attrs& b);
 

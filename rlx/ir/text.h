@@ -23,6 +23,8 @@ std::string print(const Graph& graph, const PrintOptions& options = {});
 // inferred again and compared with the text.
 Graph parse(std::string_view text, OpLookup lookup);
 
-std::string print_field(const Field& field, const FieldValue& value);
+// One attribute value as it stands in the text of a node.
+std::string print_field(const Field& field, const FieldValue& value,
+                        const PrintOptions& options = {});
 
 }  // namespace rlx
