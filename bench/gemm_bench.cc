@@ -158,6 +158,25 @@ struct Operands {
   GemmArgs args;
 };
 
+// Times the plan and the peak in turn.
+void report_compute(benchmark::State& state, const GemmPlan& plan, const GemmArgs& args,
+                    double work, bool doubles) {
+  const int repeat = static_cast<int>(std::max(1.0, 2e7 / work));  // at least 0.1 ms at a time
+  std::vector<double> times, peaks;
+  for (auto _ : state) {
+    peaks.push_back(peak(doubles));
+    const double start = seconds();
+    for (int i = 0; i < repeat; ++i) run_all(plan, args);
+    const double time = (seconds() - start) / repeat;
+    times.push_back(time);
+    state.SetIterationTime(time);
+  }
+  state.counters["gflops"] = work / median(times) * 1e-9;
+  state.counters["ceiling"] = median(peaks) * 1e-9;
+  state.counters["share"] = work / median(times) / median(peaks);
+  state.SetLabel(plan.path());
+}
+
 // B forms: 0 rows, 1 transposed, 2 packed before.
 template <bool kDoubles>
 void gemm(benchmark::State& state) {
@@ -168,21 +187,31 @@ void gemm(benchmark::State& state) {
   o.args.b = b.data();
   const double work =
       2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  const int repeat = static_cast<int>(std::max(1.0, 2e7 / work));  // at least 0.1 ms at a time
-  std::vector<double> times, peaks;
   run_all(o.plan, o.args);
-  for (auto _ : state) {
-    peaks.push_back(peak(kDoubles));
-    const double start = seconds();
-    for (int i = 0; i < repeat; ++i) run_all(o.plan, o.args);
-    const double time = (seconds() - start) / repeat;
-    times.push_back(time);
-    state.SetIterationTime(time);
+  report_compute(state, o.plan, o.args, work, kDoubles);
+}
+
+// Many small products, as in attention: scores Q * K^T (form 1) and their product with V (form 0).
+void batched(benchmark::State& state) {
+  const int64_t batch = state.range(0), m = state.range(1), n = state.range(2), k = state.range(3);
+  const bool transposed = state.range(4) == 1;
+  GemmShape shape{m, n, k, {}, {}, {}, k, 1, transposed ? 1 : n, transposed ? k : 1, n};
+  shape.a_offset.clear(), shape.b_offset.clear(), shape.c_offset.clear();
+  for (int64_t i = 0; i < batch; ++i) {
+    shape.a_offset.push_back(i * m * k);
+    shape.b_offset.push_back(i * k * n);
+    shape.c_offset.push_back(i * m * n);
   }
-  state.counters["gflops"] = work / median(times) * 1e-9;
-  state.counters["ceiling"] = median(peaks) * 1e-9;
-  state.counters["share"] = work / median(times) / median(peaks);
-  state.SetLabel(o.plan.path());
+  const GemmPlan plan(GemmElement::kF32, shape, false);
+  const auto size = [&](int64_t count) {
+    return static_cast<size_t>(batch * count) * sizeof(float);
+  };
+  const Buffer a(size(m * k), false), b(size(k * n), false), c(size(m * n), false);
+  const Buffer scratch(plan.scratch_bytes(), false),
+      thread_scratch(plan.thread_scratch_bytes(), false);
+  const GemmArgs args{a.data(), b.data(), c.data(), scratch.data(), thread_scratch.data(), {}};
+  run_all(plan, args);
+  report_compute(state, plan, args, 2.0 * static_cast<double>(batch * m * n * k), false);
 }
 
 // Few rows; the weights rotate through more than 256 MB, so they come from memory.
@@ -231,6 +260,16 @@ BENCHMARK(gemm<false>)
     ->Args({2048, 64, 512, 0})
     ->Args({1024, 1000, 1000, 2});
 BENCHMARK(gemm<true>)->Name("gemm_f64")->Apply(squares);
+BENCHMARK(batched)
+    ->Name("gemm_batched_f32")
+    ->ArgNames({"batch", "m", "n", "k", "form"})
+    ->Args({48, 256, 256, 64, 1})
+    ->Args({48, 256, 64, 256, 0})
+    ->Args({48, 1, 1024, 64, 1})
+    ->Args({48, 1, 64, 1024, 0})
+    ->Args({1000, 16, 16, 16, 0})
+    ->UseManualTime()
+    ->Iterations(31);
 BENCHMARK(few_rows)
     ->Name("gemm_few_rows_f32")
     ->ArgNames({"m", "n", "k"})

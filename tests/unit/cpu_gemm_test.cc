@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <map>
-#include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -482,6 +482,38 @@ TEST_P(CpuGemm, ARowHasTheSameBitsInAnyProduct) {
           << m << " rows, prepacked " << prepacked;
     }
   }
+}
+
+// Threads take chunks as they come; phases are apart. Meant for the thread sanitizer too.
+TEST_P(CpuGemm, ThreadsShareTheChunks) {
+  constexpr int64_t m = 130, n = 200, k = 90;
+  const Matrix<float> a = make_matrix<float>(Form::kTransposed, m, k, 1, 1);
+  const Matrix<float> b = make_matrix<float>(Form::kTransposed, k, n, 1, 2);
+  const GemmPlan plan(GemmElement::kF32, GemmShape{m, n, k, {0}, {0}, {0}, 1, m, 1, k, n}, false);
+  std::vector<float> alone(m * n), together(m * n);
+  GemmArgs args;
+  args.a = a.values.data();
+  args.b = b.values.data();
+  args.c = alone.data();
+  run_plan(plan, args, 5);
+  Guarded scratch(plan.scratch_bytes());
+  args.c = together.data();
+  args.scratch = scratch.data();
+  for (int phase = 0; phase < plan.phases(); ++phase) {
+    std::atomic<int64_t> next{0};
+    const auto work = [&] {
+      Guarded mine(plan.thread_scratch_bytes());
+      GemmArgs own = args;
+      own.thread_scratch = mine.data();
+      for (int64_t chunk; (chunk = next.fetch_add(1)) < plan.chunks(phase);)
+        plan.run(phase, chunk, own);
+    };
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) threads.emplace_back(work);
+    for (std::thread& t : threads) t.join();
+  }
+  EXPECT_EQ(std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)), 0);
+  EXPECT_TRUE(scratch.intact());
 }
 
 std::string target_name(const testing::TestParamInfo<int64_t>& info) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "hwy/targets.h"
@@ -16,7 +17,10 @@ namespace {
 // Sizes in elements or bytes, from measurements on a server core (2 MB of second-level cache).
 constexpr int64_t kBlockStepBytes = 2048;         // a k block of one row of A: 512 steps of f32
 constexpr int64_t kFewRowsBlockBytes = 32 << 10;  // the same if B is read once
-constexpr int64_t kBlockRowBytes = 960;  // over element bytes: rows of A that stay in the cache
+// A block of rows of A: as many as keep all of k in the cache, but within these limits.
+constexpr int64_t kBlockABytes = 1 << 20;
+constexpr int64_t kLeastBlockRows = 120;
+constexpr int64_t kMostBlockRowBytes = 960;  // over element bytes
 constexpr int64_t kFewRows = 48;
 constexpr int64_t kStreamBytes = 2 << 20;      // B beyond this comes from memory
 constexpr int64_t kDirectElements = 64 << 10;  // A up to this is read where it lies if n is small
@@ -127,7 +131,9 @@ void GemmGrid::choose_modes() {
            (kernels->direct_any_n || s.n % kernels->lanes == 0) &&
            (one_tile || (s.n <= kDirectColumns && s.k <= kDirectB / s.n &&
                          s.m <= kDirectElements / std::max<int64_t>(s.k, 1)));
-  block_count = direct ? 1 : divide_up(tile_count, kBlockRowBytes / bytes / mr);
+  const int64_t block_rows = std::clamp<int64_t>(kBlockABytes / bytes / std::max<int64_t>(s.k, 1),
+                                                 kLeastBlockRows, kMostBlockRowBytes / bytes);
+  block_count = direct ? 1 : divide_up(tile_count, block_rows / mr);
   blocks = RowTiles(tile_count, block_count);
   unit_rows = std::min(s.m, tiles.height(0) * blocks.height(0));
   units = checked_mul(batch(), block_count);
@@ -214,20 +220,18 @@ void GemmGrid::make_groups() {
   for (int64_t unit = 0; unit < units;) {
     Group group;
     group.unit_begin = unit;
+    std::unordered_map<int64_t, int64_t> slots;
     for (; unit < units && unit - group.unit_begin < most_units; ++unit) {
       if (!pack_b) {
         unit = std::min(units, group.unit_begin + most_units);
         break;
       }
       const size_t item = static_cast<size_t>(unit / block_count);
-      const auto at = std::find(group.b_offsets.begin(), group.b_offsets.end(), s.b_offset[item]);
-      if (at == group.b_offsets.end()) {
-        if (group.b_offsets.size() == most_slots) break;
-        b_slot[item] = static_cast<int64_t>(group.b_offsets.size());
-        group.b_offsets.push_back(s.b_offset[item]);
-      } else {
-        b_slot[item] = at - group.b_offsets.begin();
-      }
+      const auto [at, added] =
+          slots.try_emplace(s.b_offset[item], static_cast<int64_t>(group.b_offsets.size()));
+      if (added && group.b_offsets.size() == most_slots) break;
+      b_slot[item] = at->second;
+      if (added) group.b_offsets.push_back(s.b_offset[item]);
     }
     group.unit_end = unit;
     group.pack_b = pack_b && (groups.empty() || groups.back().b_offsets != group.b_offsets);
