@@ -131,7 +131,8 @@ std::string compare_wide(const reference::Tensor& a, const reference::Tensor& b,
     return fmt::format("type {}{} against {}{}", to_string(a.dtype), dims_to_string(a.shape),
                        to_string(b.dtype), dims_to_string(b.shape));
   }
-  const double magnitude = std::max({largest(a), largest(b), 1e-30});
+  // Below 1e-12 everything is noise of differences.
+  const double magnitude = std::max({largest(a), largest(b), 1e-12});
   const auto near = [&](double x, double y) {
     if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y);
     if (std::isinf(x) || std::isinf(y)) return x == y;

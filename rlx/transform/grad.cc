@@ -25,7 +25,7 @@ void add_gradients(Builder& b, const std::vector<std::string>& names, std::span<
                    std::span<const Value> gradients) {
   for (size_t i = 0; i < names.size(); ++i) {
     const Value g = gradients[i].valid() ? gradients[i] : zeros_like(b, wrt[i]);
-    b.graph().add_output("d_" + names[i], g);
+    b.graph().add_output(fresh_output_name(b.graph(), "d_", names[i]), g);
   }
 }
 
@@ -52,7 +52,8 @@ Graph vjp(const Graph& graph, const std::vector<std::string>& wrt) {
     const TensorType type = p.graph.type(o.value);
     if (!is_differentiable(type.dtype)) continue;
     outputs.push_back(o.value);
-    cotangents.push_back(input(b, "ct_" + o.name, type.dtype, type.shape));
+    cotangents.push_back(
+        input(b, fresh_input_name(p.graph, "ct_", o.name), type.dtype, type.shape));
   }
   add_gradients(b, wrt, p.wrt, reverse_sweep(b, outputs, cotangents, p.wrt));
   return std::move(p.graph);

@@ -98,7 +98,7 @@ Graph jvp(const Graph& graph, const std::vector<std::string>& wrt) {
   for (const auto& [node, primal] : bound) driver.bind(node, primal, {});
   for (size_t i = 0; i < leaves.size(); ++i) {
     const TensorType type = graph.type(leaves[i]);
-    const Value t = input(b, "t_" + wrt[i], type.dtype, type.shape);
+    const Value t = input(b, fresh_input_name(out, "t_", wrt[i]), type.dtype, type.shape);
     driver.bind(leaves[i].node, driver.get(leaves[i]).primal, t);
   }
   driver.walk();

@@ -29,4 +29,28 @@ std::vector<Value> differentiable_leaves(const Graph& graph,
   return values;
 }
 
+std::string fresh_input_name(const Graph& graph, std::string_view prefix, std::string_view name) {
+  std::string fresh = fmt::format("{}{}", prefix, name);
+  const auto taken = [&] {
+    for (const auto* list : {&graph.inputs(), &graph.params()}) {
+      for (Value v : *list) {
+        if (graph.name_of(v) == fresh) return true;
+      }
+    }
+    return false;
+  };
+  while (taken()) fresh.insert(0, prefix);
+  return fresh;
+}
+
+std::string fresh_output_name(const Graph& graph, std::string_view prefix, std::string_view name) {
+  std::string fresh = fmt::format("{}{}", prefix, name);
+  const auto taken = [&] {
+    return std::any_of(graph.outputs().begin(), graph.outputs().end(),
+                       [&](const Output& o) { return o.name == fresh; });
+  };
+  while (taken()) fresh.insert(0, prefix);
+  return fresh;
+}
+
 }  // namespace rlx

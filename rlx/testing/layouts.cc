@@ -1,0 +1,123 @@
+#include "rlx/testing/layouts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "rlx/base/error.h"
+#include "rlx/ir/builder.h"
+#include "rlx/ops/build.h"
+
+namespace rlx {
+namespace {
+
+constexpr int64_t kBefore = 1, kAfter = 2;  // elements around a slice
+
+// `a` with its axes in another order, dense.
+Array reversed_axes(const Array& a) {
+  const Array d = a.dense();
+  Dims shape(d.shape().rbegin(), d.shape().rend());
+  Dims strides(d.strides().rbegin(), d.strides().rend());
+  return Array::borrow(d.dtype(), const_cast<void*>(d.raw()), shape, strides,
+                       std::make_shared<Array>(d), false)
+      .copy();
+}
+
+Array surrounded(const Array& a) {
+  Dims shape = a.shape();
+  for (int64_t& d : shape) d += kBefore + kAfter;
+  Array outer = Array::full(a.dtype(), shape, is_integer(a.dtype()) ? 1e30 : std::nan(""));
+  char* data = static_cast<char*>(outer.mutable_raw());
+  int64_t offset = 0;
+  for (int64_t s : outer.strides()) offset += kBefore * s;
+  Array middle = Array::borrow(a.dtype(), data + offset * size_of(a.dtype()), a.shape(),
+                               outer.strides(), std::make_shared<Array>(outer));
+  middle.copy_from(a);
+  return outer;
+}
+
+struct Part {
+  Value value;
+  Array input, operand;
+};
+
+Part transposed(Builder& b, const std::string& name, const Array& a) {
+  const Array stored = reversed_axes(a);
+  std::vector<int64_t> perm;
+  for (int64_t i = a.rank(); i-- > 0;) perm.push_back(i);
+  const Value in = input(b, name, a.dtype(), stored.type().shape);
+  return {transpose(b, in, perm), stored, a};
+}
+
+Part sliced(Builder& b, const std::string& name, const Array& a) {
+  const Array stored = surrounded(a);
+  Value v = input(b, name, a.dtype(), stored.type().shape);
+  for (int64_t axis = 0; axis < a.rank(); ++axis) {
+    v = narrow(b, v, axis, kBefore, a.shape()[size_t(axis)]);
+  }
+  return {v, stored, a};
+}
+
+Part broadcasted(Builder& b, const std::string& name, const Array& a) {
+  const auto axis =
+      std::find_if(a.shape().begin(), a.shape().end(), [](int64_t d) { return d > 1; }) -
+      a.shape().begin();
+  if (axis == a.rank()) {
+    return {input(b, name, a.dtype(), a.type().shape), a, a};
+  }
+  const Array d = a.dense();
+  Dims shape = d.shape(), strides = d.strides();
+  shape[size_t(axis)] = 1;
+  const auto owner = std::make_shared<Array>(d);
+  const Array stored =
+      Array::borrow(d.dtype(), const_cast<void*>(d.raw()), shape, strides, owner, false).copy();
+  Dims stretched = stored.strides();
+  stretched[size_t(axis)] = 0;
+  const Array operand = Array::borrow(d.dtype(), const_cast<void*>(stored.raw()), d.shape(),
+                                      stretched, std::make_shared<Array>(stored), false)
+                            .copy();
+  const Value in = input(b, name, a.dtype(), stored.type().shape);
+  return {expand(b, in, a.type().shape), stored, operand};
+}
+
+}  // namespace
+
+std::string_view to_string(OperandLayout layout) {
+  switch (layout) {
+    case OperandLayout::kContiguous:
+      return "contiguous";
+    case OperandLayout::kTransposed:
+      return "transposed";
+    case OperandLayout::kSliced:
+      return "sliced";
+    case OperandLayout::kBroadcast:
+      return "broadcast";
+  }
+  return "?";
+}
+
+LaidOutCall lay_out(const OpDef& op, const Attrs& attrs, const std::vector<Array>& operands,
+                    OperandLayout layout) {
+  LaidOutCall call;
+  Builder b(call.graph);
+  std::vector<Value> values;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const std::string name = fmt::format("arg{}", i);
+    const Array& a = operands[i];
+    const Part p = a.rank() == 0                          ? Part{{}, a, a}
+                   : layout == OperandLayout::kTransposed ? transposed(b, name, a)
+                   : layout == OperandLayout::kSliced     ? sliced(b, name, a)
+                   : layout == OperandLayout::kBroadcast  ? broadcasted(b, name, a)
+                                                          : Part{{}, a, a};
+    values.push_back(p.value.valid() ? p.value : input(b, name, a.dtype(), a.type().shape));
+    call.inputs.push_back(p.input);
+    call.operands.push_back(p.operand);
+  }
+  const std::vector<Value> results = b.call(op, attrs, values);
+  for (size_t i = 0; i < results.size(); ++i) {
+    call.graph.add_output(fmt::format("out{}", i), results[i]);
+  }
+  return call;
+}
+
+}  // namespace rlx

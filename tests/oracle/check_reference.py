@@ -1,0 +1,637 @@
+#!/usr/bin/env python3
+"""Checks the float64 reference against NumPy, SciPy and JAX.
+
+    rlx-conformance export          # writes ./oracle
+    check_reference.py oracle       # compares every exported call
+
+Every exported case must be compared: an op without an oracle here, or a case that an oracle cannot
+express, counts as a failure.
+"""
+import json
+import pathlib
+import sys
+import warnings
+
+import jax
+import numpy as np
+import scipy.special as sp
+
+jax.config.update("jax_enable_x64", True)
+import jax.numpy as jnp  # noqa: E402  (after the switch to 64 bits)
+from jax import lax  # noqa: E402
+import ml_dtypes  # noqa: E402
+
+warnings.simplefilter("ignore")
+
+INTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+NUMPY = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8,
+         "u16": np.uint16, "u32": np.uint32, "u64": np.uint64, "bool": np.bool_,
+         "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
+         "c64": np.complex64, "c128": np.complex128}
+
+
+def is_float(t):
+    return t in ("f16", "bf16", "f32", "f64")
+
+
+def is_complex(t):
+    return t in ("c64", "c128")
+
+
+class Tensor:
+    """A wide array: f64, c128, or integers in their own type."""
+
+    def __init__(self, raw, spec):
+        self.dtype = spec["dtype"]
+        shape = tuple(spec["shape"])
+        n = int(np.prod(shape, dtype=np.int64))
+        wide = np.float64 if is_float(self.dtype) else np.complex128 if is_complex(self.dtype) else np.int64
+        a = np.frombuffer(raw, dtype=wide, count=n, offset=spec["offset"]).reshape(shape)
+        if self.dtype in INTS or self.dtype == "bool":
+            a = a.astype(NUMPY[self.dtype])
+        self.a = a
+
+
+ORACLES = {}
+
+
+def oracle(*names):
+    def register(f):
+        for n in names:
+            ORACLES[n] = f
+        return f
+    return register
+
+
+# --- elementwise ----------------------------------------------------------------------------------
+def int_div(a, b):
+    info = np.iinfo(a.dtype)
+    out = np.empty(np.broadcast_shapes(a.shape, b.shape), a.dtype)
+    a, b = np.broadcast_arrays(a, b)
+    for i in np.ndindex(out.shape):
+        x, y = int(a[i]), int(b[i])
+        if y == 0:
+            q = -1
+        else:
+            q = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+        out[i] = np.array(q & (2**info.bits - 1), np.uint64).astype(a.dtype)
+    return out
+
+
+def int_mod(a, b):
+    out = np.empty(np.broadcast_shapes(a.shape, b.shape), a.dtype)
+    a, b = np.broadcast_arrays(a, b)
+    for i in np.ndindex(out.shape):
+        x, y = int(a[i]), int(b[i])
+        out[i] = x if y == 0 else (abs(x) % abs(y)) * (-1 if x < 0 else 1)
+    return out
+
+
+def int_pow(a, b):
+    bits = np.iinfo(a.dtype).bits
+    out = np.empty(np.broadcast_shapes(a.shape, b.shape), a.dtype)
+    a, b = np.broadcast_arrays(a, b)
+    for i in np.ndindex(out.shape):
+        x, y = int(a[i]), int(b[i])
+        if y < 0:
+            r = 1 if x == 1 else ((-1) ** (-y) if x == -1 else 0)
+        else:
+            r = pow(x, y, 2**bits)
+        out[i] = np.array(r % 2**bits, np.uint64).astype(a.dtype)
+    return out
+
+
+def shift(a, b, left):
+    bits = np.iinfo(a.dtype).bits
+    count = b.astype(np.uint64) if b.dtype.kind == "u" else b.view(b.dtype.str.replace("i", "u")).astype(np.uint64)
+    big = count >= bits
+    safe = np.where(big, 0, count).astype(a.dtype)
+    r = np.left_shift(a, safe) if left else np.right_shift(a, safe)
+    fill = np.zeros_like(r) if left or a.dtype.kind == "u" else np.where(a < 0, -1, 0).astype(a.dtype)
+    return np.where(big, fill, r)
+
+
+@oracle("Binary")
+def binary(at, x):
+    a, b = x[0].a, x[1].a
+    kind = at["kind"]
+    integer = a.dtype.kind in "iu"
+    if kind in ("Add", "Sub", "Mul"):
+        return [{"Add": np.add, "Sub": np.subtract, "Mul": np.multiply}[kind](a, b)]
+    if kind == "Div":
+        return [int_div(a, b) if integer else np.divide(a, b)]
+    if kind == "Mod":
+        return [int_mod(a, b) if integer else np.fmod(a, b)]
+    if kind == "Pow":
+        return [int_pow(a, b) if integer else np.power(a, b)]
+    if kind in ("Shl", "Shr"):
+        return [shift(a, b, kind == "Shl")]
+    return [{"Max": np.maximum, "Min": np.minimum, "BitAnd": np.bitwise_and,
+             "BitOr": np.bitwise_or, "BitXor": np.bitwise_xor, "Atan2": np.arctan2}[kind](a, b)]
+
+
+@oracle("Compare")
+def compare(at, x):
+    f = {"Eq": np.equal, "Ne": np.not_equal, "Lt": np.less, "Le": np.less_equal,
+         "Gt": np.greater, "Ge": np.greater_equal}[at["kind"]]
+    return [f(x[0].a, x[1].a)]
+
+
+@oracle("Where")
+def where(at, x):
+    return [np.where(x[0].a, x[1].a, x[2].a)]
+
+
+def silu(x):
+    with np.errstate(all="ignore"):
+        return np.where(x == -np.inf, -0.0, x * sp.expit(x))
+
+
+def gelu(x):
+    return np.where(x == -np.inf, -0.0, x * sp.ndtr(x))
+
+
+def gelu_tanh(x):
+    # x * sigmoid(2u) has no cancellation at large negative x.
+    u = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+    return np.where(x == -np.inf, -0.0, x * sp.expit(2 * u))
+
+
+def mish(x):
+    return np.where(x == -np.inf, -0.0, x * np.tanh(np.logaddexp(0, x)))
+
+
+ACTIVATION = {
+    "Gelu": gelu, "GeluApprox": gelu_tanh, "Silu": silu,
+    "Relu": lambda x: np.maximum(x, 0), "Sigmoid": sp.expit, "Tanh": np.tanh, "Exp": np.exp,
+    "Log": np.log, "Sqrt": np.sqrt, "Rsqrt": lambda x: 1 / np.sqrt(x), "Neg": np.negative,
+    "Abs": np.abs, "Sin": np.sin, "Cos": np.cos, "Tan": np.tan, "Atan": np.arctan,
+    "Recip": lambda x: 1 / x, "Round": np.rint, "Floor": np.floor, "Ceil": np.ceil,
+    "Sign": np.sign, "Softplus": lambda x: np.logaddexp(0, x),
+    "Elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), "Erf": sp.erf,
+    "HardSwish": lambda x: np.where(x <= -3, 0, np.where(x >= 3, x, x * (x + 3) / 6)) + 0 * np.where(np.isnan(x), x, 0),
+    "HardSigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1), "Mish": mish,
+    "Softsign": lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))),
+    "LogSigmoid": sp.log_expit,
+}
+# Derivatives by JAX where JAX has the function; formulas are not repeated here.
+JAX_ACTIVATION = {
+    "Gelu": lambda x: jax.nn.gelu(x, approximate=False), "GeluApprox": jax.nn.gelu,
+    "Silu": jax.nn.silu, "Relu": jax.nn.relu, "Sigmoid": jax.nn.sigmoid, "Tanh": jnp.tanh,
+    "Exp": jnp.exp, "Log": jnp.log, "Sqrt": jnp.sqrt, "Rsqrt": lax.rsqrt, "Neg": jnp.negative,
+    "Abs": jnp.abs, "Sin": jnp.sin, "Cos": jnp.cos, "Tan": jnp.tan, "Atan": jnp.arctan,
+    "Recip": lambda x: 1 / x, "Round": jnp.round, "Floor": jnp.floor, "Ceil": jnp.ceil,
+    "Sign": jnp.sign, "Softplus": jax.nn.softplus, "Elu": jax.nn.elu, "Erf": lax.erf,
+    "HardSwish": jax.nn.hard_swish, "HardSigmoid": jax.nn.hard_sigmoid, "Mish": jax.nn.mish,
+    "Softsign": jax.nn.soft_sign, "LogSigmoid": jax.nn.log_sigmoid,
+}
+
+
+@oracle("Activation")
+def activation(at, x):
+    a = x[0].a
+    if a.dtype.kind in "iu" and at["kind"] in ("Round", "Floor", "Ceil"):
+        return [a]
+    return [ACTIVATION[at["kind"]](a)]
+
+
+@oracle("ActivationBackward")
+def activation_backward(at, x):
+    a, dy = x[0].a, x[1].a
+    if at["straight_through"] and at["kind"] == "Round":
+        return [dy]
+    f = JAX_ACTIVATION[at["kind"]]
+    if a.dtype.kind == "c":
+        # JAX's cotangents are conjugated against ours (gradient with respect to the conjugate).
+        _, pull = jax.vjp(f, jnp.asarray(a))
+        return [np.conj(np.asarray(pull(jnp.asarray(np.conj(dy)))[0]))]
+    if a.dtype.kind in "iu":
+        d = {"Neg": -1 * np.ones_like(a) if a.dtype.kind == "i" else np.zeros_like(a) - np.ones_like(a),
+             "Abs": np.sign(a), "Relu": (a > 0).astype(a.dtype)}.get(at["kind"], np.zeros_like(a))
+        return [dy * d]
+    _, pull = jax.vjp(f, jnp.asarray(a))
+    return [np.asarray(pull(jnp.asarray(dy))[0])]
+
+
+@oracle("ReluBackward")
+def relu_backward(at, x):
+    return [np.where(x[0].a <= 0, np.zeros_like(x[1].a), x[1].a)]
+
+
+@oracle("Conjugate")
+def conjugate(at, x):
+    return [np.conj(x[0].a)]
+
+
+@oracle("Cast")
+def cast(at, x):
+    a, source, to = x[0].a, x[0].dtype, at["to"]
+    if to == "bool":
+        return [a != 0]
+    if source == "bool":
+        a = a.astype(np.int64)
+    if is_complex(source) and not is_complex(to):
+        a = a.real
+        source = "f64"
+    if to in INTS and is_float(source):
+        info = np.iinfo(NUMPY[to])
+        out = np.zeros(a.shape, NUMPY[to])
+        for i in np.ndindex(a.shape):
+            v = a[i]
+            out[i] = 0 if np.isnan(v) else info.min if v <= info.min else info.max if v >= info.max else int(v)
+        return [out]
+    return [a.astype(NUMPY[to])]
+
+
+@oracle("Iota")
+def iota(at, x):
+    shape = at["shape"]
+    r = np.arange(shape[at["axis"]]).reshape([-1 if i == at["axis"] else 1 for i in range(len(shape))])
+    return [np.broadcast_to(r, shape).astype(NUMPY[at["dtype"]])]
+
+
+@oracle("Copy", "StopGradient")
+def identity(at, x):
+    return [x[0].a]
+
+
+# --- shape ----------------------------------------------------------------------------------------
+@oracle("Reshape")
+def reshape(at, x):
+    return [np.reshape(x[0].a, at["shape"])]
+
+
+@oracle("Transpose")
+def transpose(at, x):
+    return [np.transpose(x[0].a, at["perm"])]
+
+
+@oracle("Expand")
+def expand(at, x):
+    return [np.broadcast_to(x[0].a, at["shape"])]
+
+
+@oracle("Narrow")
+def narrow(at, x):
+    return [np.take(x[0].a, np.arange(at["start"], at["start"] + at["length"]), axis=at["axis"])]
+
+
+@oracle("Concat")
+def concat(at, x):
+    return [np.concatenate([t.a for t in x], axis=at["axis"])]
+
+
+@oracle("Reduce")
+def reduce(at, x):
+    a, axes, keep = x[0].a, tuple(at["axes"]), at["keep_dims"]
+    kind = at["kind"]
+    if not axes:
+        return [a]
+    if a.dtype.kind in "iu" and kind in ("Sum", "Prod"):
+        return [{"Sum": np.sum, "Prod": np.prod}[kind](a, axis=axes, keepdims=keep, dtype=a.dtype)]
+    if kind in ("Max", "Min"):
+        f = np.max if kind == "Max" else np.min
+        if a.dtype.kind == "f":
+            initial = -np.inf if kind == "Max" else np.inf
+        elif a.dtype.kind == "b":
+            initial = kind == "Min"
+        else:
+            info = np.iinfo(a.dtype)
+            initial = info.min if kind == "Max" else info.max
+        return [f(a, axis=axes, keepdims=keep, initial=initial)]
+    f = {"Sum": np.sum, "Mean": np.mean, "Prod": np.prod, "And": np.all, "Or": np.any}[kind]
+    return [f(a, axis=axes, keepdims=keep)]
+
+
+@oracle("MatMul")
+def matmul(at, x):
+    return [np.matmul(x[0].a, x[1].a)]
+
+
+@oracle("DotGeneral")
+def dot_general(at, x):
+    dims = ((at["lhs_contracting"], at["rhs_contracting"]), (at["lhs_batch"], at["rhs_batch"]))
+    return [np.asarray(lax.dot_general(jnp.asarray(x[0].a), jnp.asarray(x[1].a), dims))]
+
+
+def take(table, indices, axis, batch_dims):
+    def one(t, i, axis):
+        return np.take(t, i, axis=axis)
+    if batch_dims == 0:
+        return one(table, indices, axis)
+    parts = [take(table[k], indices[k], axis - 1, batch_dims - 1) for k in range(table.shape[0])]
+    if not parts:
+        shape = table.shape[:axis] + indices.shape[batch_dims:] + table.shape[axis + 1:]
+        return np.zeros(shape, table.dtype)
+    return np.stack(parts)
+
+
+@oracle("Gather")
+def gather(at, x):
+    return [take(x[0].a, x[1].a.astype(np.int64), at["axis"], at["batch_dims"])]
+
+
+@oracle("GatherBackward")
+def gather_backward(at, x):
+    dy, indices = x[0].a, x[1].a.astype(np.int64)
+    positions = take(np.arange(int(np.prod(at["shape"]))).reshape(at["shape"]), indices, at["axis"],
+                     at["batch_dims"])
+    out = np.zeros(at["shape"], dy.dtype)
+    np.add.at(out.reshape(-1), positions.reshape(-1), dy.reshape(-1))
+    return [out]
+
+
+# --- random ---------------------------------------------------------------------------------------
+def philox_blocks(seed, key, count):
+    """NumPy has Philox 4x64; the 4x32 variant is written out from the paper's definition."""
+    c = np.zeros((count, 4), np.uint64)
+    i = np.arange(count, dtype=np.uint64)
+    c[:, 0], c[:, 1] = i & 0xFFFFFFFF, i >> np.uint64(32)
+    c[:, 2], c[:, 3] = key & 0xFFFFFFFF, key >> 32
+    k0, k1 = seed & 0xFFFFFFFF, seed >> 32
+    low = np.uint64(0xFFFFFFFF)
+    for _ in range(10):
+        p0, p1 = c[:, 0] * np.uint64(0xD2511F53), c[:, 2] * np.uint64(0xCD9E8D57)
+        n = np.empty_like(c)
+        n[:, 0] = (p1 >> np.uint64(32)) ^ c[:, 1] ^ np.uint64(k0)
+        n[:, 1] = p1 & low
+        n[:, 2] = (p0 >> np.uint64(32)) ^ c[:, 3] ^ np.uint64(k1)
+        n[:, 3] = p0 & low
+        c = n
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return c
+
+
+def uniforms(dtype, seed, key, n):
+    if dtype == "f64":
+        c = philox_blocks(seed, key, (n + 1) // 2)
+        words = (c[:, 0::2] | (c[:, 1::2] << np.uint64(32))).reshape(-1)[:n]
+        return (words >> np.uint64(11)) * 2.0**-53
+    c = philox_blocks(seed, key, (n + 3) // 4).reshape(-1)[:n]
+    bits = {"f32": 24, "f16": 11, "bf16": 8}[dtype]
+    return (c >> np.uint64(32 - bits)).astype(np.float64) * 2.0**-bits
+
+
+def seeds_of(x):
+    if not x:
+        return (), [0]
+    return x[0].a.shape, [int(v) for v in x[0].a.reshape(-1)]
+
+
+@oracle("RngUniform")
+def rng_uniform(at, x):
+    lead, seeds = seeds_of(x)
+    n = int(np.prod(at["shape"], dtype=np.int64))
+    out = []
+    for s in seeds:
+        u = at["low"] + uniforms(at["dtype"], s, at["key"] % 2**64, n) * (at["high"] - at["low"])
+        r = u.astype(NUMPY[at["dtype"]])
+        out.append(r.astype(np.float64))
+    return [np.reshape(out, lead + tuple(at["shape"]))]
+
+
+@oracle("RngNormal")
+def rng_normal(at, x):
+    lead, seeds = seeds_of(x)
+    n = int(np.prod(at["shape"], dtype=np.int64))
+    out = []
+    for s in seeds:
+        key = at["key"] % 2**64
+        if at["dtype"] == "f64":
+            c = philox_blocks(s, key, (n + 1) // 2)
+            w = (c[:, 0::2] | (c[:, 1::2] << np.uint64(32))) >> np.uint64(11)
+            u1, u2 = (w[:, 0] + 1.0) * 2.0**-53, w[:, 1] * 2.0**-53
+        else:
+            c = philox_blocks(s, key, (n + 3) // 4).reshape(-1, 2)
+            w = c >> np.uint64(8)
+            u1, u2 = (w[:, 0] + 1.0) * 2.0**-24, w[:, 1] * 2.0**-24
+        r = np.sqrt(-2 * np.log(u1))
+        z = np.stack([r * np.cos(2 * np.pi * u2), r * np.sin(2 * np.pi * u2)], 1).reshape(-1)[:n]
+        out.append(at["mean"] + at["scale"] * z)
+    return [np.reshape(out, lead + tuple(at["shape"]))]
+
+
+# --- rows -----------------------------------------------------------------------------------------
+@oracle("Softmax")
+def softmax(at, x):
+    if x[0].a.size == 0:
+        return [x[0].a]
+    return [sp.softmax(x[0].a, axis=at["axis"])]
+
+
+@oracle("SoftmaxCrossEntropyWithLogits")
+def cross_entropy(at, x):
+    logits, labels = x[0].a, x[1].a.astype(np.int64)
+    ignored = labels == at["ignore_index"] if at["ignore_index"] is not None else np.zeros(labels.shape, bool)
+    safe = np.where(ignored, 0, labels)
+    if labels.size == 0:
+        return [np.zeros(labels.shape)]
+    chosen = np.take_along_axis(sp.log_softmax(logits, axis=-1), safe[..., None], -1)[..., 0]
+    return [np.where(ignored, 0, -chosen)]
+
+
+@oracle("SoftmaxCrossEntropyBackward")
+def cross_entropy_backward(at, x):
+    logits, labels, dy = x[0].a, x[1].a.astype(np.int64), x[2].a
+    if logits.size == 0:
+        return [np.zeros_like(logits)]
+    ignored = labels == at["ignore_index"] if at["ignore_index"] is not None else np.zeros(labels.shape, bool)
+    onehot = np.arange(logits.shape[-1]) == labels[..., None]
+    g = (sp.softmax(logits, axis=-1) - onehot) * dy[..., None]
+    return [np.where(ignored[..., None], 0, g)]
+
+
+def layer_norm(a, gamma, beta, axis, eps):
+    axes = tuple(range(axis, a.ndim))
+    mean = jnp.mean(a, axes, keepdims=True)
+    var = jnp.mean((a - mean) ** 2, axes, keepdims=True)
+    y = (a - mean) / jnp.sqrt(var + eps)
+    return y * (1 if gamma is None else gamma) + (0 if beta is None else beta)
+
+
+@oracle("LayerNorm")
+def layer_norm_forward(at, x):
+    p = [t.a for t in x] + [None, None]
+    return [np.asarray(layer_norm(p[0], p[1], p[2], at["axis"], at["eps"]))]
+
+
+@oracle("LayerNormBackwardInput")
+def layer_norm_backward(at, x):
+    a, dy = jnp.asarray(x[0].a), jnp.asarray(x[-1].a)
+    shape = a.shape[at["axis"]:]
+    gamma = jnp.asarray(x[1].a) if len(x) == 3 else jnp.ones(shape)
+    f = lambda a, g, b: layer_norm(a, g, b, at["axis"], at["eps"])  # noqa: E731
+    _, pull = jax.vjp(f, a, gamma, jnp.zeros(shape))
+    return [np.asarray(g) for g in pull(dy)]
+
+
+@oracle("LayerNormBackwardGamma")
+def layer_norm_backward_gamma(at, x):
+    return [layer_norm_backward(at, x)[1]]
+
+
+# --- convolution and pooling ----------------------------------------------------------------------
+def pads(at, r):
+    p = at["padding"] or [0] * r
+    if len(p) == r:
+        p = p + p
+    return list(zip(p[:r], p[r:]))
+
+
+def lax_conv(at):
+    def f(a, w):
+        r = a.ndim - 2
+        spec = "NC" + "DHW"[3 - r:], "OI" + "DHW"[3 - r:], "NC" + "DHW"[3 - r:]
+        return lax.conv_general_dilated(
+            a, w, at["stride"] or [1] * r, pads(at, r), rhs_dilation=at["dilation"] or [1] * r,
+            dimension_numbers=spec, feature_group_count=int(at["groups"]))
+    return f
+
+
+@oracle("Conv", "Conv3d")
+def conv(at, x):
+    return [np.asarray(lax_conv(at)(x[0].a, x[1].a))]
+
+
+@oracle("Conv2dBackwardInput")
+def conv_backward_input(at, x):
+    dy, w = jnp.asarray(x[0].a), jnp.asarray(x[1].a)
+    _, pull = jax.vjp(lambda a: lax_conv(at)(a, w), jnp.zeros(at["shape"]))
+    return [np.asarray(pull(dy)[0])]
+
+
+@oracle("Conv2dBackwardWeight")
+def conv_backward_weight(at, x):
+    a, dy = jnp.asarray(x[0].a), jnp.asarray(x[1].a)
+    _, pull = jax.vjp(lambda w: lax_conv(at)(a, w), jnp.zeros(at["shape"]))
+    return [np.asarray(pull(dy)[0])]
+
+
+def windows(at, a):
+    """Yields (output index, slices of the window inside the image) for every window."""
+    r = a.ndim - 2
+    k, p = at["kernel_size"], pads(at, r)
+    s = at["stride"] or k
+    out = [(a.shape[2 + i] + sum(p[i]) - k[i]) // s[i] + 1 for i in range(r)]
+    for o in np.ndindex(*out):
+        lo = [o[i] * s[i] - p[i][0] for i in range(r)]
+        yield o, tuple(slice(max(0, lo[i]), max(0, min(a.shape[2 + i], lo[i] + k[i]))) for i in range(r))
+
+
+def pool_shape(at, a):
+    r = a.ndim - 2
+    k, p = at["kernel_size"], pads(at, r)
+    s = at["stride"] or k
+    return a.shape[:2] + tuple((a.shape[2 + i] + sum(p[i]) - k[i]) // s[i] + 1 for i in range(r))
+
+
+@oracle("Pool")
+def pool(at, x):
+    a = x[0].a
+    r = a.ndim - 2
+    kind = at["kind"]
+    k, p = at["kernel_size"], pads(at, r)
+    s = at["stride"] or k
+    window, strides = (1, 1) + tuple(k), (1, 1) + tuple(s)
+    padding = [(0, 0), (0, 0)] + p
+    if kind == "Max" or kind == "Min":
+        init, f = (-np.inf, lax.max) if kind == "Max" else (np.inf, lax.min)
+        return [np.asarray(lax.reduce_window(jnp.asarray(a), init, f, window, strides, padding))]
+    if kind == "Prod":
+        return [np.asarray(lax.reduce_window(jnp.asarray(a), 1.0, lax.mul, window, strides, padding))]
+    total = np.asarray(lax.reduce_window(jnp.asarray(a), 0.0, lax.add, window, strides, padding))
+    if kind == "Sum":
+        return [total]
+    if at["count_include_pad"]:
+        return [total / np.prod(k)]
+    count = np.asarray(lax.reduce_window(jnp.ones_like(a), 0.0, lax.add, window, strides, padding))
+    return [total / count]
+
+
+def first_max(v):
+    """Position of the first maximum of a flat window, NaN the largest."""
+    nan = np.isnan(v)
+    return int(np.argmax(nan)) if nan.any() else int(np.argmax(v))
+
+
+@oracle("MaxPoolSelect")
+def max_pool_select(at, x):
+    a, t = x[0].a, x[1].a
+    out = np.zeros(pool_shape(at, a))
+    for o, w in windows(at, a):
+        for nc in np.ndindex(*a.shape[:2]):
+            v = a[nc + w].reshape(-1)
+            if v.size:
+                out[nc + o] = t[nc + w].reshape(-1)[first_max(v)]
+    return [out]
+
+
+@oracle("MaxPool2dBackward")
+def max_pool_backward(at, x):
+    a, dy = x[0].a, x[1].a
+    out = np.zeros(a.shape)
+    for o, w in windows(at, a):
+        for nc in np.ndindex(*a.shape[:2]):
+            v = a[nc + w]
+            if v.size:
+                place = np.unravel_index(first_max(v.reshape(-1)), v.shape)
+                out[nc + w][place] += dy[nc + o]
+    return [out]
+
+
+# --- comparison -----------------------------------------------------------------------------------
+def problem(got, want, dtype):
+    want = np.asarray(want)
+    if got.shape != want.shape:
+        return f"shape {got.shape} against {want.shape}"
+    if dtype in INTS or dtype == "bool":
+        bad = got != want.astype(got.dtype)
+        return None if not bad.any() else f"{got[bad][0]} against {want[bad][0]}"
+    want = want.astype(np.complex128 if is_complex(dtype) else np.float64)
+    # The reference is not rounded between steps, the oracles neither: both are float64.
+    with np.errstate(all="ignore"):
+        finite = np.abs(want[np.isfinite(want)])
+        scale = finite.max() if finite.size else 0
+        near = np.abs(got - want) <= 1e-11 * np.abs(want) + 1e-13 * scale
+        if is_complex(dtype):
+            same = (got == want) | ~np.isfinite(want) & ~np.isfinite(got)
+        else:
+            same = (got == want) | (np.isnan(got) & np.isnan(want))
+    bad = ~(near | same)
+    if not bad.any():
+        return None
+    return f"{got[bad][0]!r} against {want[bad][0]!r} at {tuple(np.argwhere(bad)[0])}"
+
+
+def main(folder):
+    total = failed = 0
+    for path in sorted(pathlib.Path(folder).glob("*.json")):
+        spec = json.loads(path.read_text())
+        raw = path.with_suffix(".bin").read_bytes()
+        op = spec["op"]
+        for case in spec["cases"]:
+            total += 1
+            name = f"{op}/{case['name']}"
+            operands = [Tensor(raw, o) for o in case["operands"]]
+            results = [Tensor(raw, o) for o in case["results"]]
+            if op in ("Input", "Param", "Constant"):
+                continue  # literals: nothing is computed
+            if op not in ORACLES:
+                print(f"FAILED {name}: no oracle")
+                failed += 1
+                continue
+            try:
+                want = ORACLES[op](case["attrs"], operands)
+                errors = [problem(r.a, w, r.dtype) for r, w in zip(results, want, strict=True)]
+                error = next((e for e in errors if e), None)
+            except Exception as e:  # an oracle that cannot express the case is a failure to see
+                error = f"oracle: {type(e).__name__}: {e}"
+            if error:
+                failed += 1
+                print(f"FAILED {name}: {error}")
+    print(f"{total} cases, {failed} failed")
+    return 1 if failed or total == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
