@@ -1,5 +1,6 @@
 #include "rlx/base/array.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -44,25 +45,6 @@ T saturate(double v) {
   if (v <= low) return std::numeric_limits<T>::min();
   if (v >= high) return std::numeric_limits<T>::max();
   return T(v);
-}
-
-// A conversion of a double that an integer type cannot hold would be undefined.
-template <class T>
-T rounded(double value) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return value != 0;
-  } else if constexpr (std::is_integral_v<T>) {
-    const double whole = std::nearbyint(value);
-    const double past_end = std::ldexp(1.0, std::numeric_limits<T>::digits);
-    if (!(whole >= double(std::numeric_limits<T>::min()) && whole < past_end)) {
-      user_error("{} does not hold the value {}", to_string(dtype_of<T>), value);
-    }
-    return T(whole);
-  } else if constexpr (std::is_same_v<T, std::complex<float>>) {
-    return T(float(value));
-  } else {
-    return T(value);
-  }
 }
 
 void check_dims(std::span<const int64_t> shape) {

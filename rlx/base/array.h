@@ -34,8 +34,8 @@ class Array {
   static Array scalar(T value) {
     return from(std::span<const T>(&value, 1), {});
   }
-  // Filled with `value`, rounded to the dtype (to even; bool: whether it is not 0). Throws if an
-  // integer dtype does not hold it.
+  // Filled with `value`, converted as Cast does: floats round to even, integers truncate and
+  // saturate (NaN gives 0), bool is whether it is not 0.
   static Array full(DType dtype, Dims shape, double value);
   // Memory of the caller, who keeps it alive (or gives an owner that does). `writable` false
   // makes mutable_data() throw.
