@@ -1,0 +1,14 @@
+// f16 and bf16 (as bits) from and to f32, vectorized for the machine at hand. To 16 bits: rounded
+// to nearest even, subnormals kept, overflow to infinity, NaN to a quiet NaN.
+#pragma once
+
+#include <cstdint>
+
+namespace rlx::cpu {
+
+void f16_to_f32(const uint16_t* from, float* to, int64_t count);
+void bf16_to_f32(const uint16_t* from, float* to, int64_t count);
+void f32_to_f16(const float* from, uint16_t* to, int64_t count);
+void f32_to_bf16(const float* from, uint16_t* to, int64_t count);
+
+}  // namespace rlx::cpu
