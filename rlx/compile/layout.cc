@@ -1,0 +1,380 @@
+#include "rlx/compile/layout.h"
+
+#include <algorithm>
+
+#include "rlx/base/checked.h"
+#include "rlx/base/error.h"
+#include "rlx/ir/leaf.h"
+#include "rlx/ops/shape_ops.h"
+
+namespace rlx {
+
+RLX_USE_OP(Input);
+RLX_USE_OP(Param);
+RLX_USE_OP(Constant);
+RLX_USE_OP(Concat);
+
+namespace {
+
+class Layout {
+ public:
+  Layout(const Graph& graph, const KernelTable& kernels, const CompileOptions& options)
+      : graph_(graph), kernels_(kernels), options_(options), nodes_(graph.size()) {
+    for (uint32_t id = 0; id < graph.size(); ++id) {
+      nodes_[id].values.resize(graph.node(id).results.size());
+    }
+  }
+
+  Draft run() {
+    take_signature();
+    mark_used();
+    for (uint32_t id = 0; id < graph_.size(); ++id) describe(id);
+    judge_views();
+    for (uint32_t id = 0; id < graph_.size(); ++id) emit(id);
+    for (const Output& o : graph_.outputs()) draft_.outputs.push_back(value(o.value).view);
+    for (const Update& u : graph_.updates()) {
+      draft_.updates.push_back({uint32_t(graph_.param_index(u.param)), value(u.value).view});
+    }
+    return std::move(draft_);
+  }
+
+ private:
+  static constexpr double kRefused = -1;
+
+  struct ValueInfo {
+    TensorDesc desc;           // as its consumers would see it without copies
+    bool used = false;         // by a call, an output or an update
+    bool of_constant = false;  // a view of a Constant
+    bool forced = false;       // some consumer cannot use the view
+    bool copied = false;       // the verdict
+    double strided = 0;        // nanoseconds that strided reads cost in all consumers together
+    int64_t strided_reads = 0;
+    DraftView view;
+    DraftView copy;
+  };
+  struct NodeInfo {
+    std::vector<ValueInfo> values;
+    const KernelEntry* entry = nullptr;  // of kernel calls
+    std::vector<double> costs;           // per operand: extra nanoseconds, or kRefused
+    bool needs_copy = false;             // a view op that strides cannot express
+  };
+
+  ValueInfo& value(Value v) { return nodes_[v.node].values[v.index]; }
+
+  void take_signature() {
+    Plan& plan = draft_.plan;
+    plan.name = graph_.name();
+    const auto tensor = [&](const std::string& name, Value v) {
+      const TensorType& t = graph_.type(v);
+      if (!t.shape.is_static()) {
+        user_error("'{}' has the type {}: bind its symbols before compiling a plan", name,
+                   t.to_string());
+      }
+      Dims dims = t.shape.static_dims();
+      byte_size(t.dtype, dims);
+      return PlanTensor{name, t.dtype, std::move(dims)};
+    };
+    for (Value v : graph_.inputs()) plan.inputs.push_back(tensor(graph_.name_of(v), v));
+    for (Value v : graph_.params()) {
+      const bool is_mutable = graph_.node(v).attrs.as<ParamAttrs>().is_mutable;
+      plan.params.push_back({tensor(graph_.name_of(v), v), is_mutable, false});
+    }
+    for (const Output& o : graph_.outputs()) plan.outputs.push_back(tensor(o.name, o.value));
+  }
+
+  void mark_used() {
+    for (const Node& n : graph_.nodes()) {
+      for (Value v : n.operands) value(v).used = true;
+    }
+    for (const Output& o : graph_.outputs()) value(o.value).used = true;
+    for (const Update& u : graph_.updates()) value(u.value).used = true;
+  }
+
+  // Layouts of all values, assuming that nothing is copied but what must be.
+  void describe(uint32_t id) {
+    const Node& n = graph_.node(id);
+    NodeInfo& info = nodes_[id];
+    for (size_t i = 0; i < n.results.size(); ++i) {
+      if (!n.results[i].shape.is_static()) {
+        user_error("{} has the symbolic result type {}: bind its symbols before compiling a plan",
+                   n.op->name, n.results[i].to_string());
+      }
+      info.values[i].desc = TensorDesc::dense(n.results[i]);
+    }
+    if (n.op->has(kLeaf)) {
+      ValueInfo& v = info.values[0];
+      v.of_constant = n.op == &kConstantOp;
+      if (v.of_constant && n.attrs.as<ConstantAttrs>().splat && v.desc.num_elements() != 1) {
+        std::fill(v.desc.strides.begin(), v.desc.strides.end(), 0);
+      }
+      return;
+    }
+    if (is_view_op(*n.op)) {
+      ValueInfo& from = value(n.operands[0]);
+      info.values[0].of_constant = from.of_constant;
+      if (const auto view = view_of(n, {0, from.desc})) {
+        info.values[0].desc = view->desc;
+      } else {
+        info.needs_copy = true;
+        from.forced = true;
+      }
+      return;
+    }
+    std::vector<TensorType> types;
+    for (Value v : n.operands) types.push_back(graph_.type(v));
+    std::string reasons;
+    info.entry =
+        select_entry(kernels_, *n.op, n.attrs, types, n.results, options_.legalize, &reasons);
+    if (!info.entry) internal_error("{}: no kernel after legalization: {}", n.op->name, reasons);
+  }
+
+  void judge_views() {
+    for (uint32_t id = 0; id < graph_.size(); ++id) {
+      if (nodes_[id].entry) weigh_operands(id);
+    }
+    for (uint32_t id = 0; id < graph_.size(); ++id) {
+      for (uint32_t i = 0; i < nodes_[id].values.size(); ++i) judge({id, i});
+    }
+  }
+
+  void weigh_operands(uint32_t id) {
+    const Node& n = graph_.node(id);
+    NodeInfo& info = nodes_[id];
+    std::vector<TensorDesc> operands, results;
+    for (Value v : n.operands) operands.push_back(value(v).desc);
+    for (const ValueInfo& v : info.values) results.push_back(v.desc);
+    const KernelCall call{*n.op, n.attrs, operands, results, {}, {}};
+    info.costs.assign(n.operands.size(), 0);
+    for (size_t i = 0; i < n.operands.size(); ++i) {
+      ValueInfo& v = value(n.operands[i]);
+      if (v.desc.is_dense()) continue;
+      ++v.strided_reads;
+      if (!accepts(operand_form(*info.entry, i), v.desc)) {
+        info.costs[i] = kRefused;
+        v.forced = true;
+      } else if (info.entry->stride_cost) {
+        info.costs[i] = std::max(0.0, info.entry->stride_cost(call, i));
+        v.strided += info.costs[i];
+      }
+    }
+  }
+
+  void judge(Value id) {
+    ValueInfo& v = value(id);
+    if (v.desc.is_dense() || (v.strided_reads == 0 && !v.forced)) return;
+    const double copy = copied_now(v) ? 0 : copy_nanoseconds(kernels_, v.desc);
+    v.copied = v.forced;
+    if (options_.layout == LayoutPolicy::kAlwaysCopy) v.copied = true;
+    if (options_.layout == LayoutPolicy::kByCost && v.strided > copy) v.copied = true;
+    const Node& n = graph_.node(id);
+    draft_.plan.decisions.push_back(
+        fmt::format("{} {} {}: {} strided reads cost {:.0f} ns, one copy {:.0f} ns: {}", n.op->name,
+                    id.node, to_string(v.desc), v.strided_reads, v.strided, copy,
+                    v.forced   ? "copied, a consumer cannot read it"
+                    : v.copied ? "copied"
+                               : "read in place"));
+  }
+
+  // Small views of constants are laid out while compiling.
+  bool copied_now(const ValueInfo& v) const {
+    return v.of_constant &&
+           checked_mul(v.desc.num_elements(), size_of(v.desc.dtype)) <= options_.fold.max_bytes;
+  }
+
+  void emit(uint32_t id) {
+    const Node& n = graph_.node(id);
+    if (n.op->has(kLeaf)) return emit_leaf(id, n);
+    if (is_view_op(*n.op)) {
+      const DraftView& from =
+          nodes_[id].needs_copy ? copy_of(n.operands[0], n.label) : value(n.operands[0]).view;
+      auto view = view_of(n, {from.offset, from.desc});
+      if (!view) internal_error("{}: a dense operand has no view", n.op->name);
+      nodes_[id].values[0].view = {from.buffer, view->offset, std::move(view->desc)};
+      return;
+    }
+    emit_step(id, n);
+  }
+
+  void emit_leaf(uint32_t id, const Node& n) {
+    ValueInfo& v = nodes_[id].values[0];
+    int64_t elements = v.desc.num_elements();
+    StorageKind kind = StorageKind::kInput;
+    uint32_t index = 0;
+    if (n.op == &kConstantOp) {
+      const Array array = n.attrs.as<ConstantAttrs>().value.dense();
+      kind = StorageKind::kConstant;
+      elements = array.num_elements();
+      index = add_constant(array);
+    } else if (n.op == &kParamOp) {
+      kind = StorageKind::kParam;
+      index = uint32_t(graph_.param_index(graph_.name_of({id, 0})));
+    } else {
+      index = uint32_t(graph_.input_index(graph_.name_of({id, 0})));
+    }
+    v.view = {draft_.add_buffer(kind, index, v.desc.dtype, elements), 0, v.desc};
+  }
+
+  void emit_step(uint32_t id, const Node& n) {
+    NodeInfo& info = nodes_[id];
+    DraftStep step;
+    step.op = n.op;
+    step.attrs = n.attrs;
+    step.label = n.label;
+    step.entry = info.entry;
+    for (size_t i = 0; i < n.operands.size(); ++i) {
+      const ValueInfo& v = value(n.operands[i]);
+      const bool use_copy =
+          v.copied && (info.costs[i] != 0 || options_.layout == LayoutPolicy::kAlwaysCopy);
+      step.operands.push_back(use_copy ? copy_of(n.operands[i], n.label) : v.view);
+    }
+    for (ValueInfo& v : info.values) {
+      if (v.used) {
+        const uint32_t buffer =
+            draft_.add_buffer(StorageKind::kArena, 0, v.desc.dtype, v.desc.num_elements());
+        v.view = {buffer, 0, v.desc};
+      }
+      step.results.push_back({v.view.buffer, 0, v.desc});
+    }
+    draft_.steps.push_back(std::move(step));
+  }
+
+  // The dense copy of a value, made by its first consumer.
+  const DraftView& copy_of(Value id, const std::string& label) {
+    ValueInfo& v = value(id);
+    if (v.copy.used()) return v.copy;
+    if (copied_now(v)) {
+      const Array& source = draft_.plan.constants[draft_.buffers[v.view.buffer].index];
+      const auto* data = static_cast<const std::byte*>(source.raw());
+      const Array dense = Array::borrow(
+          v.desc.dtype, const_cast<std::byte*>(data) + v.view.offset * size_of(v.desc.dtype),
+          v.desc.dims, v.desc.strides, std::make_shared<Array>(source), false);
+      const uint32_t buffer = draft_.add_buffer(StorageKind::kConstant, add_constant(dense.copy()),
+                                                v.desc.dtype, v.desc.num_elements());
+      return v.copy = draft_.whole(buffer, v.desc.dims);
+    }
+    const uint32_t buffer =
+        draft_.add_buffer(StorageKind::kArena, 0, v.desc.dtype, v.desc.num_elements());
+    v.copy = draft_.whole(buffer, v.desc.dims);
+    draft_.steps.push_back(make_copy(kernels_, v.view, v.copy, label));
+    return v.copy;
+  }
+
+  uint32_t add_constant(Array array) {
+    draft_.plan.constants.push_back(std::move(array));
+    return uint32_t(draft_.plan.constants.size() - 1);
+  }
+
+  const Graph& graph_;
+  const KernelTable& kernels_;
+  const CompileOptions& options_;
+  std::vector<NodeInfo> nodes_;
+  Draft draft_;
+};
+
+// --- Concat slots
+
+class Slots {
+ public:
+  Slots(Draft& draft, const KernelTable& kernels)
+      : draft_(draft), kernels_(kernels), uses_(uses_of(draft)) {
+    for (const Draft::Update& u : draft.updates) pinned_.push_back(u.view.buffer);
+    std::sort(pinned_.begin(), pinned_.end());
+  }
+
+  // Outer Concats come later in the order, and give inner ones the strides to pass on.
+  void run() {
+    std::vector<std::vector<DraftStep>> placed(draft_.steps.size());
+    std::vector<uint8_t> gone(draft_.steps.size(), 0);
+    for (size_t s = draft_.steps.size(); s-- > 0;) {
+      if (draft_.steps[s].op == &kConcatOp) gone[s] = fill(draft_.steps[s], placed[s]);
+    }
+    std::vector<DraftStep> steps;
+    for (size_t s = 0; s < draft_.steps.size(); ++s) {
+      if (!gone[s]) steps.push_back(std::move(draft_.steps[s]));
+      for (DraftStep& copy : placed[s]) steps.push_back(std::move(copy));
+    }
+    draft_.steps = std::move(steps);
+  }
+
+ private:
+  struct Producer {
+    DraftView* result = nullptr;  // of the producing step; null if it cannot write the slot
+    Dims strides;
+  };
+
+  bool fill(const DraftStep& concat, std::vector<DraftStep>& copies) {
+    const DraftView& whole = concat.results[0];
+    if (!whole.used()) return false;
+    const auto axis = size_t(concat.attrs.as<ConcatAttrs>().axis);
+    std::vector<DraftView> slots;
+    std::vector<Producer> producers;
+    int64_t start = 0;
+    bool any = false;
+    for (const DraftView& part : concat.operands) {
+      DraftView slot{whole.buffer, whole.offset + start * whole.desc.strides[axis], part.desc};
+      slot.desc.strides = whole.desc.strides;
+      if (slot.desc.is_dense()) slot.desc.strides = dense_strides(slot.desc.dims);
+      start += part.desc.dims[axis];
+      producers.push_back(producer_of(part, slot));
+      any |= producers.back().result != nullptr;
+      slots.push_back(std::move(slot));
+    }
+    if (!any) return false;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      const TensorDesc& part = concat.operands[i].desc;
+      if (!producers[i].result && part.num_elements() > 0 &&
+          !can_copy(kernels_, part, slots[i].desc)) {
+        return false;
+      }
+    }
+    for (size_t i = 0; i < slots.size(); ++i) {
+      const DraftView& part = concat.operands[i];
+      if (part.desc.num_elements() == 0) continue;
+      if (DraftView* result = producers[i].result) {
+        result->buffer = slots[i].buffer;
+        result->offset = slots[i].offset;
+        result->desc.strides = producers[i].strides;
+        ++draft_.plan.counts.concat_slots;
+      } else {
+        copies.push_back(make_copy(kernels_, part, slots[i], concat.label));
+      }
+    }
+    return true;
+  }
+
+  // The result that holds `part` and nothing else, if its kernel can write it into `slot`.
+  Producer producer_of(const DraftView& part, const DraftView& slot) {
+    const uint32_t b = part.buffer;
+    if (draft_.buffers[b].kind != StorageKind::kArena || !is_whole(draft_, part) ||
+        part.desc.num_elements() == 0 || uses_.readers[b].size() != 1 ||
+        uses_.writers[b].size() != 1 || std::binary_search(pinned_.begin(), pinned_.end(), b)) {
+      return {};
+    }
+    DraftStep& step = draft_.steps[uses_.writers[b][0]];
+    for (DraftView& result : step.results) {
+      if (result.buffer != b) continue;
+      auto strides = reshape_strides(slot.desc.dims, slot.desc.strides, result.desc.dims);
+      if (!strides) return {};
+      TensorDesc desc = result.desc;
+      desc.strides = *strides;
+      if (!accepts(step.entry->result_form, desc)) return {};
+      return {&result, std::move(*strides)};
+    }
+    return {};
+  }
+
+  Draft& draft_;
+  const KernelTable& kernels_;
+  BufferUses uses_;
+  std::vector<uint32_t> pinned_;
+};
+
+}  // namespace
+
+Draft lay_out(const Graph& graph, const KernelTable& kernels, const CompileOptions& options) {
+  return Layout(graph, kernels, options).run();
+}
+
+void fill_concat_slots(Draft& draft, const KernelTable& kernels) { Slots(draft, kernels).run(); }
+
+}  // namespace rlx

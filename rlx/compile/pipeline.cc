@@ -1,0 +1,74 @@
+#include "rlx/compile/pipeline.h"
+
+#include "rlx/base/error.h"
+#include "rlx/compile/bind.h"
+#include "rlx/compile/layout.h"
+#include "rlx/compile/memory.h"
+#include "rlx/compile/prepare.h"
+#include "rlx/compile/schedule.h"
+#include "rlx/ir/verify.h"
+
+namespace rlx {
+namespace {
+
+class Passes {
+ public:
+  Passes(const Graph& graph, const KernelTable& kernels, const CompileOptions& options)
+      : graph_(graph), kernels_(kernels), options_(options) {
+    if (options.verify) verify(graph_, "the builder");
+  }
+
+  void simplify() {
+    apply("canonicalize", canonicalize(graph_));
+    apply("fold", fold_constants(graph_, options_.fold));
+    apply("merge_common", merge_common(graph_));
+    apply("drop_dead", drop_dead(graph_));
+  }
+
+  Graph run(std::vector<LegalizeNote>& notes) {
+    if (options_.optimize) simplify();
+    apply("legalize", legalize(graph_, kernels_, options_.legalize, &notes));
+    if (options_.optimize) simplify();
+    apply("drop_dead", drop_dead(graph_));
+    return std::move(graph_);
+  }
+
+ private:
+  void apply(std::string_view pass, Graph graph) {
+    graph_ = std::move(graph);
+    if (options_.verify) verify(graph_, pass);
+    if (options_.dump) options_.dump(pass, graph_);
+  }
+
+  Graph graph_;
+  const KernelTable& kernels_;
+  const CompileOptions& options_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Plan> compile_plan(const Graph& static_graph, const KernelTable& kernels,
+                                         const CompileOptions& options) {
+  std::vector<LegalizeNote> notes;
+  const Graph graph = Passes(static_graph, kernels, options).run(notes);
+
+  Draft draft = lay_out(graph, kernels, options);
+  draft.plan.notes = std::move(notes);
+  bind_outputs(draft, kernels);
+  fill_concat_slots(draft, kernels);
+  bind_updates(draft, kernels);
+  const uint32_t commit_step = order_steps(draft);
+  share_in_place(draft);
+  prepare_steps(draft, options);
+  place_buffers(draft, options.guard_zones);
+  make_segments(draft.plan, commit_step);
+
+  const MemoryEstimate estimate = draft.plan.estimate();
+  if (options.memory_limit >= 0 && estimate.total() > options.memory_limit) {
+    fail(ErrorKind::kDevice, "the plan of '{}' needs more than the limit of {} bytes: {}",
+         draft.plan.name, options.memory_limit, estimate.to_string());
+  }
+  return std::make_shared<const Plan>(std::move(draft.plan));
+}
+
+}  // namespace rlx

@@ -1,0 +1,44 @@
+// From a graph with static shapes to a plan.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "rlx/compile/passes.h"
+#include "rlx/compile/plan.h"
+
+namespace rlx {
+
+// What the layout pass does with a view whose strides a kernel accepts.
+enum class LayoutPolicy : uint8_t {
+  kByCost,      // copy once if that is cheaper than all strided reads together
+  kNeverCopy,   // copy only where a kernel refuses the strides: for tests
+  kAlwaysCopy,  // copy whatever is not dense: for tests
+};
+
+struct CompileOptions {
+  LegalizeOptions legalize;
+  // A Session fills in `evaluate` if it is empty.
+  FoldOptions fold;
+  bool optimize = true;  // canonicalize, fold and merge; legalization and planning always run
+  bool verify = true;    // the graph after every pass
+  LayoutPolicy layout = LayoutPolicy::kByCost;
+  // Largest total of estimate(); negative: none. Compilation throws Error(kDevice) beyond it.
+  int64_t memory_limit = -1;
+  // Debugging: canaries between all buffers of the arena (which then do not share memory), checked
+  // after every step.
+  bool guard_zones = false;
+  // Called with the name of each pass and the graph that it made.
+  std::function<void(std::string_view pass, const Graph& graph)> dump;
+  // The data of a frozen param, if it is known by now: an undefined array if not. Kernels pack only
+  // what is known. A Session fills it in.
+  std::function<Array(std::string_view name)> frozen_param;
+};
+
+// Throws Error(kUser) if a shape is symbolic, Error(kUnsupported) if a call has no kernel.
+std::shared_ptr<const Plan> compile_plan(const Graph& static_graph, const KernelTable& kernels,
+                                         const CompileOptions& options = {});
+
+}  // namespace rlx

@@ -1,0 +1,134 @@
+// The plan: what a run executes. Steps with bound kernels, views into storages, one arena layout.
+// Immutable and shared: clones and threads read it, nothing in it changes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rlx/base/array.h"
+#include "rlx/compile/kernel.h"
+#include "rlx/compile/passes.h"
+#include "rlx/ir/graph.h"
+
+namespace rlx {
+
+// Where memory comes from. A clone owns the arena; the rest is bound from outside.
+enum class StorageKind : uint8_t {
+  kArena,     // intermediate values and scratch; the only one, storage 0
+  kInput,     // bound per run
+  kOutput,    // bound per run
+  kParam,     // the session's weight store
+  kConstant,  // the plan's own
+  kPacked,    // a packed form of a param, in the weight store
+};
+
+struct Storage {
+  StorageKind kind = StorageKind::kArena;
+  uint32_t index = 0;  // into Plan::inputs, outputs, params, constants or packed
+  int64_t bytes = 0;
+};
+
+struct PlanView {
+  static constexpr uint32_t kNone = ~uint32_t(0);
+  uint32_t storage = kNone;  // kNone: a result that nobody reads
+  int64_t offset = 0;        // bytes from the storage's start to the first element
+  TensorDesc desc;
+  bool used() const { return storage != kNone; }
+};
+
+struct PlanStep {
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::string label;
+  const KernelEntry* entry = nullptr;
+  PreparedKernel kernel;
+  std::vector<PlanView> operands, results;
+  int64_t scratch_offset = 0;  // in the arena, if the kernel wants scratch
+  double flops = 0, bytes = 0;
+  bool inserted = false;  // a Copy that the graph does not contain
+};
+
+// Steps [begin, end). A serial segment is run by whichever thread comes first, without barriers
+// inside; any other segment is one step whose chunks all threads share.
+struct Segment {
+  uint32_t begin = 0, end = 0;
+  bool serial = false;
+  bool barrier_before = false;
+};
+
+struct PlanTensor {
+  std::string name;
+  DType dtype = DType::kF32;
+  Dims dims;
+  TensorType type() const { return {dtype, Shape(std::span<const int64_t>(dims))}; }
+};
+
+struct PlanParam : PlanTensor {
+  bool is_mutable = false;
+  bool updated = false;  // the run writes it
+};
+
+struct PackedParam {
+  uint32_t param = 0;
+  std::string key;
+  int64_t bytes = 0;
+  int64_t source_offset = 0;  // bytes
+  std::function<void(const void* source, void* packed)> pack;
+};
+
+struct MemoryEstimate {
+  int64_t arena = 0;           // intermediate values and shared scratch, per clone
+  int64_t thread_scratch = 0;  // for all threads, per clone
+  int64_t weights = 0;         // params, in the weight store
+  int64_t packed_weights = 0;  // packed params and packed constants
+  int64_t constants = 0;
+  int64_t total() const;
+  std::string to_string() const;
+};
+
+// What the planner did, in numbers.
+struct PlanCounts {
+  int64_t copies = 0;          // inserted Copy steps
+  int64_t concat_slots = 0;    // producers that write straight into their place of a Concat
+  int64_t in_place = 0;        // results that took over an operand's memory
+  int64_t direct_updates = 0;  // updates written by their producer, without a copy
+  int64_t live_bytes = 0;      // largest sum of values alive at one step: the arena's lower bound
+};
+
+struct Plan {
+  std::string name;
+  std::vector<PlanTensor> inputs, outputs;
+  std::vector<PlanParam> params;
+  std::vector<Array> constants;
+  std::vector<PackedParam> packed;
+  std::vector<Storage> storages;
+  std::vector<PlanStep> steps;
+  std::vector<Segment> segments;
+  // From this segment on the run writes params: it is no longer cancelled. segments.size() if none.
+  uint32_t commit_segment = 0;
+  int64_t arena_bytes = 0;
+  int64_t thread_scratch_bytes = 0;    // per thread
+  int64_t packed_constant_bytes = 0;   // the part of the constants that are packed forms
+  std::vector<int64_t> guards;         // arena offsets of 64-byte canaries (debugging option)
+  std::vector<LegalizeNote> notes;     // decomposed calls, with the reasons
+  std::vector<std::string> decisions;  // of the layout pass, one line each
+  PlanCounts counts;
+
+  MemoryEstimate estimate(int threads = 1) const;
+  // Bytes that the plan itself keeps alive, for bounded caches.
+  int64_t byte_size() const;
+  // Index of the storage of that kind and index.
+  uint32_t storage(StorageKind kind, uint32_t index) const;
+};
+
+struct PlanPrintOptions {
+  bool costs = false;  // estimated nanoseconds, which depend on the kernels' models
+};
+// One line a step: entry, result, operands with offsets and strides; barriers and serial segments
+// between them.
+std::string to_string(const Plan& plan, const PlanPrintOptions& options = {});
+
+}  // namespace rlx

@@ -1,0 +1,19 @@
+#include "rlx/ir/op.h"
+
+namespace rlx {
+
+Cost cost_of(const OpDef& op, const CostContext& context) {
+  if (op.cost) return op.cost(context);
+  Cost cost;
+  const auto elements = [](const TensorType& t) {
+    return double(num_elements(t.shape.static_dims()));
+  };
+  for (const TensorType& t : context.operands) cost.bytes += elements(t) * double(size_of(t.dtype));
+  for (const TensorType& t : context.results) {
+    cost.flops += elements(t);
+    cost.bytes += elements(t) * double(size_of(t.dtype));
+  }
+  return cost;
+}
+
+}  // namespace rlx

@@ -1,0 +1,368 @@
+#include "rlx/runtime/executable.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "rlx/base/error.h"
+#include "rlx/runtime/program.h"
+
+namespace rlx {
+namespace {
+
+// Memory that grows to the largest plan and counts against the session's limit.
+struct Block {
+  std::shared_ptr<void> memory;
+  int64_t bytes = -1;
+  Reservation reservation;
+
+  void grow(const std::shared_ptr<MemoryBudget>& budget, int64_t wanted, std::string_view what) {
+    if (wanted <= bytes) return;
+    memory.reset();
+    reservation = Reservation();
+    bytes = -1;
+    reservation = Reservation(budget, wanted, what);
+    memory = allocate_aligned(wanted);
+    bytes = wanted;
+  }
+};
+
+// A dense array in place of one that the plan cannot use where it lies.
+struct Staging {
+  Array array;
+  Reservation reservation;
+
+  Array& get(const std::shared_ptr<MemoryBudget>& budget, const PlanTensor& tensor) {
+    if (!array.defined() || array.dtype() != tensor.dtype || array.shape() != tensor.dims) {
+      array = Array();
+      reservation = Reservation();
+      reservation = Reservation(budget, byte_size(tensor.dtype, tensor.dims),
+                                fmt::format("staging '{}'", tensor.name));
+      array = Array::uninitialized(tensor.dtype, tensor.dims);
+    }
+    return array;
+  }
+};
+
+struct ByteRange {
+  uintptr_t begin = 0, end = 0;
+  bool overlaps(const ByteRange& o) const { return begin < o.end && o.begin < end; }
+};
+
+ByteRange range_of(const Array& a) {
+  if (a.num_elements() == 0) return {};
+  int64_t low = 0, high = 1;
+  for (size_t i = 0; i < a.shape().size(); ++i) {
+    const int64_t step = (a.shape()[i] - 1) * a.strides()[i];
+    (step < 0 ? low : high) += step;
+  }
+  const auto first = reinterpret_cast<uintptr_t>(a.raw());
+  const int64_t size = size_of(a.dtype());
+  return {first + uintptr_t(low * size), first + uintptr_t(high * size)};
+}
+
+// Whether kernels can use the array's memory as it is: dense, and aligned to its elements.
+bool usable(const Array& a) {
+  const int64_t size = size_of(a.dtype());
+  return a.is_dense() && reinterpret_cast<uintptr_t>(a.raw()) % uintptr_t(size) == 0;
+}
+
+// A plan bound to an executable's memory.
+struct Instance {
+  std::shared_ptr<CachedPlan> cached;
+  std::unique_ptr<Runner> runner;
+  WeightBinding weights;
+  std::vector<uint32_t> inputs, outputs, params, packed;  // storages
+  void* arena = nullptr;                                  // as bound
+  void* scratch = nullptr;
+
+  Instance(SessionCore& core, std::shared_ptr<CachedPlan> cached_plan)
+      : cached(std::move(cached_plan)),
+        runner(core.device.make_runner(cached->plan)),
+        weights(core.weights, cached->plan) {
+    const Plan& p = plan();
+    const auto storages = [&](StorageKind kind, size_t count) {
+      std::vector<uint32_t> ids;
+      for (uint32_t i = 0; i < count; ++i) ids.push_back(p.storage(kind, i));
+      return ids;
+    };
+    inputs = storages(StorageKind::kInput, p.inputs.size());
+    outputs = storages(StorageKind::kOutput, p.outputs.size());
+    params = storages(StorageKind::kParam, p.params.size());
+    packed = storages(StorageKind::kPacked, p.packed.size());
+    for (uint32_t i = 0; i < p.constants.size(); ++i) {
+      if (p.constants[i].defined()) {
+        bind(p.storage(StorageKind::kConstant, i), const_cast<void*>(p.constants[i].raw()));
+      }
+    }
+  }
+
+  const Plan& plan() const { return *cached->plan; }
+
+  void bind(uint32_t storage, void* base) {
+    if (storage != PlanView::kNone) runner->bind(storage, base);
+  }
+
+  void bind_weights() {
+    for (size_t i = 0; i < params.size(); ++i) bind(params[i], weights.param(i));
+    for (size_t i = 0; i < packed.size(); ++i) bind(packed[i], weights.packed(i));
+  }
+
+  bool takes(std::span<const Array> arrays) const {
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      const PlanTensor& t = plan().inputs[i];
+      if (!arrays[i].defined() || arrays[i].dtype() != t.dtype || arrays[i].shape() != t.dims) {
+        return false;
+      }
+    }
+    return true;
+  }
+};
+
+// The weight store's lock for the time of a run.
+class WeightLock {
+ public:
+  explicit WeightLock(Instance& instance) : weights_(instance.weights) {
+    if (weights_.lock()) instance.bind_weights();
+  }
+  ~WeightLock() { weights_.unlock(); }
+  WeightLock(const WeightLock&) = delete;
+  WeightLock& operator=(const WeightLock&) = delete;
+
+ private:
+  WeightBinding& weights_;
+};
+
+class Running {
+ public:
+  Running(std::atomic<bool>& flag, std::string_view name) : flag_(flag) {
+    if (flag_.exchange(true, std::memory_order_acquire)) {
+      user_error(
+          "'{}' is running already: an executable runs one call at a time, clone() it for each "
+          "thread",
+          name);
+    }
+  }
+  ~Running() { flag_.store(false, std::memory_order_release); }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  std::atomic<bool>& flag_;
+};
+
+}  // namespace
+
+struct Executable::State {
+  explicit State(std::shared_ptr<Program> p)
+      : program(std::move(p)),
+        staged_in(program->input_names().size()),
+        staged_out(program->output_names().size()),
+        used_staging(program->output_names().size(), 0) {
+    if (program->static_plan()) current = instance_of(program->static_plan());
+  }
+
+  // Finds or makes the instance of a plan, and lets go of plans that the cache has dropped.
+  Instance* instance_of(const std::shared_ptr<CachedPlan>& cached) {
+    current = nullptr;
+    std::erase_if(instances, [&](const std::unique_ptr<Instance>& i) {
+      return i->cached != cached && i->cached->dropped.load(std::memory_order_acquire);
+    });
+    for (const auto& i : instances) {
+      if (i->cached == cached) return i.get();
+    }
+    instances.push_back(std::make_unique<Instance>(program->core(), cached));
+    return instances.back().get();
+  }
+
+  Instance& select(std::span<const Array> inputs) {
+    check_input_count(program->name(), program->input_names(), inputs.size());
+    if (current && current->takes(inputs)) return *current;
+    if (current && program->static_plan()) check_inputs(current->plan(), inputs);
+    current = instance_of(program->plan_for(inputs));
+    return *current;
+  }
+
+  // One arena serves all plans of the executable: they never run at the same time.
+  void bind_memory(Instance& instance) {
+    SessionCore& core = program->core();
+    const MemoryEstimate need = instance.plan().estimate(core.threads);
+    arena.grow(core.budget, need.arena, "the arena of an executable");
+    scratch.grow(core.budget, need.thread_scratch, "the scratch of an executable's threads");
+    if (instance.arena != arena.memory.get()) {
+      instance.arena = arena.memory.get();
+      instance.runner->bind(0, instance.arena);
+    }
+    if (instance.scratch != scratch.memory.get()) {
+      instance.scratch = scratch.memory.get();
+      instance.runner->bind_thread_scratch(instance.scratch, core.threads);
+    }
+  }
+
+  void bind_inputs(Instance& instance, std::span<const Array> inputs) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const void* data = inputs[i].raw();
+      if (!usable(inputs[i])) {
+        Array& staged = staged_in[i].get(program->core().budget, instance.plan().inputs[i]);
+        staged.copy_from(inputs[i]);
+        data = staged.raw();
+        ++staged_inputs;
+      }
+      instance.bind(instance.inputs[i], const_cast<void*>(data));  // kernels only read it
+    }
+  }
+
+  void bind_outputs(Instance& instance, std::span<const Array> inputs, std::span<Array> outputs) {
+    const Plan& plan = instance.plan();
+    if (outputs.size() != plan.outputs.size()) {
+      user_error("'{}' has {} outputs, {} arrays were given for them", plan.name,
+                 plan.outputs.size(), outputs.size());
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const PlanTensor& t = plan.outputs[i];
+      if (!outputs[i].defined()) outputs[i] = Array::uninitialized(t.dtype, t.dims);
+      if (outputs[i].dtype() != t.dtype || outputs[i].shape() != t.dims) {
+        user_error("output '{}' of '{}': expected an array of type {}, got {}", t.name, plan.name,
+                   t.type().to_string(), outputs[i].type().to_string());
+      }
+      const ByteRange range = range_of(outputs[i]);
+      for (size_t j = 0; j < i; ++j) {
+        if (range.overlaps(range_of(outputs[j]))) {
+          user_error("outputs '{}' and '{}' of '{}' are given the same memory",
+                     plan.outputs[j].name, t.name, plan.name);
+        }
+      }
+      used_staging[i] = !usable(outputs[i]);
+      for (const Array& input : inputs) used_staging[i] |= range.overlaps(range_of(input));
+      void* data = outputs[i].mutable_raw();
+      if (used_staging[i]) {
+        data = staged_out[i].get(program->core().budget, t).mutable_raw();
+        ++staged_outputs;
+      }
+      instance.bind(instance.outputs[i], data);
+    }
+  }
+
+  void run(std::span<const Array> inputs, std::span<Array> outputs, const RunOptions& options) {
+    const Running guard(running, program->name());
+    Instance& instance = select(inputs);
+    bind_memory(instance);
+    bind_inputs(instance, inputs);
+    bind_outputs(instance, inputs, outputs);
+    {
+      const WeightLock lock(instance);
+      run_locked(instance, options);
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (used_staging[i]) outputs[i].copy_from(staged_out[i].array);
+    }
+  }
+
+  void run_locked(Instance& instance, const RunOptions& options) {
+    SessionCore& core = program->core();
+    try {
+      instance.runner->run(core.executor, core.threads,
+                           options.cancel ? options.cancel->flag() : nullptr);
+    } catch (const Error& e) {
+      if (!instance.runner->wrote_params()) throw;
+      instance.weights.wrote();
+      throw Error(e.kind(),
+                  e.message() + " (the run had begun to write params: they may hold new values)");
+    } catch (...) {
+      if (instance.runner->wrote_params()) instance.weights.wrote();
+      throw;
+    }
+    instance.weights.wrote();
+  }
+
+  const std::shared_ptr<Program> program;
+  std::atomic<bool> running{false};
+  Block arena, scratch;
+  std::vector<std::unique_ptr<Instance>> instances;
+  Instance* current = nullptr;
+  std::vector<Staging> staged_in, staged_out;
+  std::vector<uint8_t> used_staging;  // of the outputs, in this run
+  int64_t staged_inputs = 0, staged_outputs = 0;
+};
+
+Executable::Executable(std::shared_ptr<Program> program)
+    : state_(std::make_unique<State>(std::move(program))) {}
+Executable::Executable(Executable&&) noexcept = default;
+Executable& Executable::operator=(Executable&&) noexcept = default;
+Executable::~Executable() = default;
+
+std::vector<Array> Executable::run(std::span<const Array> inputs, const RunOptions& options) {
+  std::vector<Array> outputs(state_->program->output_names().size());
+  state_->run(inputs, outputs, options);
+  return outputs;
+}
+
+std::vector<Array> Executable::run(std::initializer_list<NamedArray> inputs,
+                                   const RunOptions& options) {
+  std::map<std::string, Array> map;
+  for (const NamedArray& n : inputs) {
+    if (!map.emplace(n.name, n.array).second) {
+      user_error("input '{}' of '{}' is given twice", n.name, state_->program->name());
+    }
+  }
+  return run(map, options);
+}
+
+std::vector<Array> Executable::run(const std::map<std::string, Array>& inputs,
+                                   const RunOptions& options) {
+  const std::vector<std::string>& names = input_names();
+  std::vector<Array> arrays;
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  for (const std::string& name : names) {
+    const auto it = inputs.find(name);
+    if (it == inputs.end()) {
+      user_error("input '{}' of '{}' is missing; the inputs are: {}", name, state_->program->name(),
+                 list);
+    }
+    arrays.push_back(it->second);
+  }
+  for (const auto& [name, array] : inputs) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      user_error("'{}' has no input '{}'; the inputs are: {}", state_->program->name(), name,
+                 list.empty() ? "none" : list);
+    }
+  }
+  return run(arrays, options);
+}
+
+void Executable::run_into(std::span<const Array> inputs, std::span<Array> outputs,
+                          const RunOptions& options) {
+  state_->run(inputs, outputs, options);
+}
+
+Executable Executable::clone() const { return Executable(state_->program); }
+
+const std::vector<std::string>& Executable::input_names() const {
+  return state_->program->input_names();
+}
+const std::vector<std::string>& Executable::output_names() const {
+  return state_->program->output_names();
+}
+int Executable::threads() const { return state_->program->core().threads; }
+
+const Plan& Executable::plan() const {
+  if (!state_->current) {
+    user_error("'{}' has symbolic sizes: it has no plan before its first run",
+               state_->program->name());
+  }
+  return state_->current->plan();
+}
+
+MemoryEstimate Executable::estimate() const { return plan().estimate(threads()); }
+
+Report Executable::report() const {
+  Report report = report_of(plan(), threads());
+  report.staged_inputs = state_->staged_inputs;
+  report.staged_outputs = state_->staged_outputs;
+  return report;
+}
+
+int64_t Executable::compiles() const { return state_->program->compiles(); }
+int64_t Executable::cache_hits() const { return state_->program->hits(); }
+
+}  // namespace rlx

@@ -1,0 +1,176 @@
+#include "rlx/runtime/program.h"
+
+#include <algorithm>
+
+#include "rlx/base/cpu_info.h"
+#include "rlx/base/error.h"
+#include "rlx/ir/verify.h"
+#include "rlx/runtime/eval.h"
+
+namespace rlx {
+namespace {
+
+[[noreturn]] void wrong_input(std::string_view graph, std::string_view input,
+                              const TensorType& expected, const Array& given,
+                              const SymbolBindings& bindings) {
+  std::string sizes;
+  for (const auto& [symbol, size] : bindings) {
+    sizes += fmt::format("{}{} = {}", sizes.empty() ? " with " : ", ", symbol, size);
+  }
+  user_error("input '{}' of '{}': expected {}{}, got {}", input, graph, expected.to_string(), sizes,
+             given.defined() ? given.type().to_string() : "an undefined array");
+}
+
+// The value of `symbol` for which the dim, linear in it, has the given size.
+std::optional<int64_t> solve(const Dim& dim, const std::string& symbol, int64_t size,
+                             SymbolBindings bindings) {
+  if (dim.as_symbol()) return size;
+  const auto at = [&](int64_t value) {
+    bindings[symbol] = value;
+    return dim.evaluate(bindings);
+  };
+  const int64_t f0 = at(0), slope = at(1) - f0;
+  if (slope == 0 || (size - f0) % slope != 0) return std::nullopt;
+  const int64_t value = (size - f0) / slope;
+  if (value < 0 || at(value) != size) return std::nullopt;
+  return value;
+}
+
+std::vector<std::string> unbound(const Dim& dim, const SymbolBindings& bindings) {
+  std::vector<std::string> symbols;
+  dim.collect_symbols(symbols);
+  std::sort(symbols.begin(), symbols.end());
+  symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
+  std::erase_if(symbols, [&](const std::string& s) { return bindings.contains(s); });
+  return symbols;
+}
+
+}  // namespace
+
+SymbolBindings bind_symbols(const Graph& graph, std::span<const Array> inputs) {
+  SymbolBindings bindings;
+  struct Pending {
+    size_t input;
+    int64_t axis;
+  };
+  std::vector<Pending> pending;
+  const auto wrong = [&](size_t i) {
+    const Value v = graph.inputs()[i];
+    wrong_input(graph.name(), graph.name_of(v), graph.type(v), inputs[i], bindings);
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorType& type = graph.type(graph.inputs()[i]);
+    if (!inputs[i].defined() || inputs[i].dtype() != type.dtype ||
+        inputs[i].rank() != type.shape.rank()) {
+      wrong(i);
+    }
+    for (int64_t a = 0; a < type.shape.rank(); ++a) pending.push_back({i, a});
+  }
+  // Each round settles the dims that have at most one unknown symbol.
+  for (bool progress = true; progress;) {
+    progress = false;
+    std::erase_if(pending, [&](const Pending& p) {
+      const Dim& dim = graph.type(graph.inputs()[p.input]).shape[p.axis];
+      const int64_t size = inputs[p.input].shape()[size_t(p.axis)];
+      const std::vector<std::string> symbols = unbound(dim, bindings);
+      if (symbols.size() > 1) return false;
+      if (symbols.empty()) {
+        if (dim.evaluate(bindings) != size) wrong(p.input);
+      } else {
+        const auto value = solve(dim, symbols[0], size, bindings);
+        if (!value) wrong(p.input);
+        bindings[symbols[0]] = *value;
+      }
+      progress = true;
+      return true;
+    });
+  }
+  for (const std::string& symbol : free_symbols(graph)) {
+    if (!bindings.contains(symbol)) {
+      user_error("the shapes of the inputs of '{}' do not determine the size '{}'", graph.name(),
+                 symbol);
+    }
+  }
+  return bindings;
+}
+
+void check_input_count(std::string_view graph, std::span<const std::string> names, size_t given) {
+  if (given == names.size()) return;
+  std::string list;
+  for (const std::string& n : names) list += (list.empty() ? "" : ", ") + n;
+  user_error("'{}' takes {} inputs ({}), {} were given", graph, names.size(),
+             list.empty() ? "none" : list, given);
+}
+
+void check_inputs(const Plan& plan, std::span<const Array> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const PlanTensor& expected = plan.inputs[i];
+    if (!inputs[i].defined() || inputs[i].dtype() != expected.dtype ||
+        inputs[i].shape() != expected.dims) {
+      wrong_input(plan.name, expected.name, expected.type(), inputs[i], {});
+    }
+  }
+}
+
+SessionCore::SessionCore(const Device& session_device, const SessionOptions& options)
+    : device(session_device),
+      executor(options.executor ? *options.executor : ThreadPool::shared()),
+      threads(options.threads > 0 ? options.threads : default_width()),
+      budget(std::make_shared<MemoryBudget>(options.memory_limit)),
+      weights(budget),
+      plans(options.plan_cache_entries, options.plan_cache_bytes) {
+  if (options.threads < 0) {
+    user_error("a session has {} threads; it must not be negative", options.threads);
+  }
+}
+
+Program::Program(std::shared_ptr<SessionCore> core, const Graph& graph, CompileOptions options)
+    : core_(std::move(core)),
+      graph_(graph),
+      options_(std::move(options)),
+      id_(core_->next_program.fetch_add(1)),
+      symbols_(free_symbols(graph)) {
+  verify(graph_, "the builder");
+  for (Value v : graph_.inputs()) input_names_.push_back(graph_.name_of(v));
+  for (const Output& o : graph_.outputs()) output_names_.push_back(o.name);
+  if (!options_.fold.evaluate) {
+    options_.fold.evaluate = [&device = core_->device](const OpDef& op, const Attrs& attrs,
+                                                       const std::vector<Array>& operands) {
+      return eval(device, op, attrs, operands);
+    };
+  }
+  if (!options_.frozen_param) {
+    options_.frozen_param = [weights = &core_->weights](std::string_view name) {
+      return weights->peek(name);
+    };
+  }
+  if (symbols_.empty()) {
+    static_plan_ = std::make_shared<CachedPlan>();
+    static_plan_->plan = compile(graph_);
+  }
+}
+
+Program::~Program() {
+  if (!symbols_.empty()) core_->plans.drop_program(id_);
+}
+
+std::shared_ptr<CachedPlan> Program::plan_for(std::span<const Array> inputs) {
+  if (static_plan_) return static_plan_;
+  const SymbolBindings bindings = bind_symbols(graph_, inputs);
+  PlanCache::Key key{id_, {}};
+  for (const std::string& s : symbols_) key.second.push_back(bindings.at(s));
+  const std::lock_guard lock(compiling_);
+  if (auto cached = core_->plans.find(key)) {
+    hits_.fetch_add(1, std::memory_order_relaxed);
+    return cached;
+  }
+  return core_->plans.insert(std::move(key), compile(substitute_symbols(graph_, bindings)));
+}
+
+std::shared_ptr<const Plan> Program::compile(const Graph& graph) {
+  auto plan = compile_plan(graph, core_->device.kernels(), options_);
+  compiles_.fetch_add(1, std::memory_order_relaxed);
+  return plan;
+}
+
+}  // namespace rlx

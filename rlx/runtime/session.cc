@@ -1,0 +1,22 @@
+#include "rlx/runtime/session.h"
+
+#include "rlx/runtime/program.h"
+
+namespace rlx {
+
+Session::Session(const Device& device, SessionOptions options)
+    : core_(std::make_shared<SessionCore>(device, options)) {}
+
+WeightStore& Session::weights() { return core_->weights; }
+
+Executable Session::compile(const Graph& graph, CompileOptions options) {
+  return Executable(std::make_shared<Program>(core_, graph, std::move(options)));
+}
+
+const Device& Session::device() const { return core_->device; }
+int Session::threads() const { return core_->threads; }
+int64_t Session::memory_in_use() const { return core_->budget->used(); }
+size_t Session::cached_plans() const { return core_->plans.entries(); }
+int64_t Session::cached_plan_bytes() const { return core_->plans.bytes(); }
+
+}  // namespace rlx
