@@ -2,6 +2,7 @@
 // strides, share the memory and split the work that the test needs, and fail on purpose.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -44,28 +45,33 @@ inline Call call_of(const KernelCall& c) {
 // Rows of the first axis: the chunks of most kernels.
 inline int64_t rows(const TensorDesc& d) { return d.dims.empty() ? 1 : d.dims[0]; }
 
+// Without memory of its own: runs are tested not to allocate.
+struct Index {
+  std::array<int64_t, 4> axes{};
+  size_t rank = 0;
+};
+
 // f(index) for every index of row `row` of d.
 template <class F>
 void for_each_in_row(const TensorDesc& d, int64_t row, F&& f) {
-  Dims index(d.dims.size(), 0);
-  if (!index.empty()) index[0] = row;
+  Index index{{row}, d.dims.size()};
   int64_t count = 1;
   for (size_t a = 1; a < d.dims.size(); ++a) count *= d.dims[a];
   for (int64_t i = 0; i < count; ++i) {
     f(index);
     for (size_t a = d.dims.size(); a-- > 1;) {
-      if (++index[a] < d.dims[a]) break;
-      index[a] = 0;
+      if (++index.axes[a] < d.dims[a]) break;
+      index.axes[a] = 0;
     }
   }
 }
 
 // Broadcasts: axes of size 1 stay at 0, missing ones are in front.
-inline int64_t at(const TensorDesc& d, const Dims& index) {
+inline int64_t at(const TensorDesc& d, const Index& index) {
   int64_t offset = 0;
-  const size_t added = index.size() - d.dims.size();
+  const size_t added = index.rank - d.dims.size();
   for (size_t a = 0; a < d.dims.size(); ++a) {
-    if (d.dims[a] != 1) offset += index[added + a] * d.strides[a];
+    if (d.dims[a] != 1) offset += index.axes[added + a] * d.strides[a];
   }
   return offset;
 }
@@ -86,7 +92,7 @@ inline PreparedKernel prepare_binary(const KernelCall& c) {
   s.kind = int(c.as<BinaryAttrs>().kind);
   const auto run = [](const void* state, const StepArgs& args, int64_t row) {
     const auto& call = *static_cast<const Call*>(state);
-    for_each_in_row(call.out, row, [&](const Dims& i) {
+    for_each_in_row(call.out, row, [&](const Index& i) {
       const float x = args.in<float>(0)[at(call.in[0], i)];
       const float y = args.in<float>(1)[at(call.in[1], i)];
       const auto kind = BinaryKind(call.kind);
@@ -103,7 +109,7 @@ inline PreparedKernel prepare_copy(const KernelCall& c) {
   const auto run = [](const void* state, const StepArgs& args, int64_t row) {
     const auto& call = *static_cast<const Call*>(state);
     const auto size = size_t(size_of(call.out.dtype));
-    for_each_in_row(call.out, row, [&](const Dims& i) {
+    for_each_in_row(call.out, row, [&](const Index& i) {
       std::memcpy(args.out<char>(0) + size_t(at(call.out, i)) * size,
                   args.in<char>(0) + size_t(at(call.in[0], i)) * size, size);
     });
@@ -122,7 +128,7 @@ inline PreparedKernel prepare_concat(const KernelCall& c) {
       TensorDesc slot = call.in[p];
       slot.strides = call.out.strides;
       for (int64_t row = 0; row < rows(slot); ++row) {
-        for_each_in_row(slot, row, [&](const Dims& i) {
+        for_each_in_row(slot, row, [&](const Index& i) {
           to[at(slot, i)] = args.in<float>(p)[at(call.in[p], i)];
         });
       }
@@ -143,24 +149,24 @@ inline PreparedKernel prepare_matmul(const KernelCall& c) {
       float sum = 0;
       for (int64_t i = 0; i < depth; ++i) {
         const float b = call.packed ? args.in<float>(1)[j * depth + i]
-                                    : args.in<float>(1)[at(call.in[1], {i, j})];
-        sum += args.in<float>(0)[at(call.in[0], {row, i})] * b;
+                                    : args.in<float>(1)[at(call.in[1], {{i, j}, 2})];
+        sum += args.in<float>(0)[at(call.in[0], {{row, i}, 2})] * b;
       }
-      args.out<float>(0)[at(call.out, {row, j})] = sum;
+      args.out<float>(0)[at(call.out, {{row, j}, 2})] = sum;
     }
   };
   PreparedKernel kernel = PreparedKernel::single(std::move(s), rows(c.results[0]), run,
                                                  double(c.results[0].num_elements() * k));
   if (c.is_frozen(1)) {  // packed: the transposed matrix
     const TensorDesc b = c.operands[1];
-    kernel.packings.push_back(
-        {1, "transposed", k * n * 4, [b, k, n](const void* from, void* to) {
-           for (int64_t j = 0; j < n; ++j) {
-             for (int64_t i = 0; i < k; ++i) {
-               static_cast<float*>(to)[j * k + i] = static_cast<const float*>(from)[at(b, {i, j})];
-             }
-           }
-         }});
+    kernel.packings.push_back({1, "transposed", k * n * 4, [b, k, n](const void* from, void* to) {
+                                 for (int64_t j = 0; j < n; ++j) {
+                                   for (int64_t i = 0; i < k; ++i) {
+                                     static_cast<float*>(to)[j * k + i] =
+                                         static_cast<const float*>(from)[at(b, {{i, j}, 2})];
+                                   }
+                                 }
+                               }});
   }
   return kernel;
 }
@@ -168,7 +174,7 @@ inline PreparedKernel prepare_matmul(const KernelCall& c) {
 inline PreparedKernel prepare_neg(const KernelCall& c) {
   const auto run = [](const void* state, const StepArgs& args, int64_t row) {
     const auto& call = *static_cast<const Call*>(state);
-    for_each_in_row(call.out, row, [&](const Dims& i) {
+    for_each_in_row(call.out, row, [&](const Index& i) {
       args.out<float>(0)[at(call.out, i)] = -args.in<float>(0)[at(call.in[0], i)];
     });
   };
@@ -181,7 +187,7 @@ inline PreparedKernel prepare_exp(const KernelCall& c) {
   const auto to_scratch = [](const void* state, const StepArgs& args, int64_t row) {
     const auto& call = *static_cast<const Call*>(state);
     const int64_t n = call.out.num_elements();
-    for_each_in_row(call.out, row, [&](const Dims& i) {
+    for_each_in_row(call.out, row, [&](const Index& i) {
       static_cast<float*>(args.scratch)[n - 1 - at(call.out, i)] =
           std::exp(args.in<float>(0)[at(call.in[0], i)]);
     });
@@ -189,7 +195,7 @@ inline PreparedKernel prepare_exp(const KernelCall& c) {
   const auto from_scratch = [](const void* state, const StepArgs& args, int64_t chunk) {
     const auto& call = *static_cast<const Call*>(state);
     const int64_t n = call.out.num_elements();
-    for_each_in_row(call.out, rows(call.out) - 1 - chunk, [&](const Dims& i) {
+    for_each_in_row(call.out, rows(call.out) - 1 - chunk, [&](const Index& i) {
       args.out<float>(0)[at(call.out, i)] =
           static_cast<const float*>(args.scratch)[n - 1 - at(call.out, i)];
     });
@@ -209,9 +215,9 @@ inline PreparedKernel prepare_abs(const KernelCall& c) {
     auto* own = static_cast<float*>(args.thread_scratch);
     int64_t n = 0;
     for_each_in_row(call.out, row,
-                    [&](const Dims& i) { own[n++] = args.in<float>(0)[at(call.in[0], i)]; });
+                    [&](const Index& i) { own[n++] = args.in<float>(0)[at(call.in[0], i)]; });
     n = 0;
-    for_each_in_row(call.out, row, [&](const Dims& i) {
+    for_each_in_row(call.out, row, [&](const Index& i) {
       args.out<float>(0)[at(call.out, i)] = std::abs(own[n++]);
     });
   };
@@ -226,7 +232,7 @@ inline PreparedKernel prepare_abs(const KernelCall& c) {
 inline PreparedKernel prepare_log(const KernelCall& c) {
   const auto run = [](const void* state, const StepArgs& args, int64_t row) {
     const auto& call = *static_cast<const Call*>(state);
-    for_each_in_row(call.out, row, [&](const Dims& i) {
+    for_each_in_row(call.out, row, [&](const Index& i) {
       const float x = args.in<float>(0)[at(call.in[0], i)];
       if (!(x > 0)) user_error("the logarithm of {}", x);
       args.out<float>(0)[at(call.out, i)] = std::log(x);
@@ -241,7 +247,7 @@ inline PreparedKernel prepare_sqrt(const KernelCall& c) {
     const auto& call = *static_cast<const Call*>(state);
     slow_chunks.fetch_add(1);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    for_each_in_row(call.out, row, [&](const Dims& i) {
+    for_each_in_row(call.out, row, [&](const Index& i) {
       args.out<float>(0)[at(call.out, i)] = std::sqrt(args.in<float>(0)[at(call.in[0], i)]);
     });
   };
