@@ -1,0 +1,90 @@
+#include "rlx/ops/dot_general.h"
+
+#include <algorithm>
+
+#include "rlx/backend/cpu/kernels/product.h"
+#include "rlx/compile/kernel.h"
+
+namespace rlx::cpu {
+namespace {
+
+using Axes = std::vector<int64_t>;
+
+bool contains(const Axes& axes, size_t a) {
+  return std::find(axes.begin(), axes.end(), int64_t(a)) != axes.end();
+}
+
+ProductAxes axes_of(const Attrs& attrs, const TensorDesc& a, const TensorDesc& b,
+                    const TensorDesc& c) {
+  const auto& d = attrs.as<DotGeneralAttrs>();
+  ProductAxes p;
+  size_t at = 0;  // in the result
+  for (size_t i = 0; i < d.lhs_batch.size(); ++i, ++at) {
+    const size_t x = size_t(d.lhs_batch[i]), y = size_t(d.rhs_batch[i]);
+    p.batch.push_back(
+        {.size = a.dims[x], .a = a.strides[x], .b = b.strides[y], .c = c.strides[at]});
+  }
+  for (size_t x = 0; x < a.dims.size(); ++x) {
+    if (contains(d.lhs_contracting, x) || contains(d.lhs_batch, x)) continue;
+    p.rows.push_back({.size = a.dims[x], .a = a.strides[x], .c = c.strides[at++]});
+  }
+  for (size_t y = 0; y < b.dims.size(); ++y) {
+    if (contains(d.rhs_contracting, y) || contains(d.rhs_batch, y)) continue;
+    p.columns.push_back({.size = b.dims[y], .b = b.strides[y], .c = c.strides[at++]});
+  }
+  for (size_t i = 0; i < d.lhs_contracting.size(); ++i) {
+    const size_t x = size_t(d.lhs_contracting[i]), y = size_t(d.rhs_contracting[i]);
+    p.inner.push_back({.size = a.dims[x], .a = a.strides[x], .b = b.strides[y]});
+  }
+  // The order of a sum is free; that of memory joins most.
+  std::stable_sort(p.inner.begin(), p.inner.end(),
+                   [](const ProductAxis& x, const ProductAxis& y) { return x.a > y.a; });
+  return p;
+}
+
+ProductAxes axes_of(const KernelCall& call) {
+  return axes_of(call.attrs, call.operands[0], call.operands[1], call.results[0]);
+}
+
+std::string_view inner_reason(const KernelCall& call) {
+  return inner_joins(axes_of(call)) ? "" : "the contracted axes are not one in memory";
+}
+
+constexpr KernelEntry kEntries[] = {
+    {
+        .name = "dot_general:gemm",
+        .fits = [](const KernelCall& call) -> std::string_view {
+          if (!is_gemm_dtype(call.results[0].dtype)) return "only f32 and f64";
+          return inner_reason(call);
+        },
+        .prepare =
+            [](const KernelCall& c) { return prepare_product_gemm(c, make_product(axes_of(c))); },
+        .vector = true,
+    },
+    {
+        .name = "dot_general:half",
+        .fits = [](const KernelCall& call) -> std::string_view {
+          if (!is_half_dtype(call.results[0].dtype)) return "only f16 and bf16";
+          return inner_reason(call);
+        },
+        .prepare = [](const KernelCall& c) { return prepare_product_half(c, axes_of); },
+        .vector = true,
+    },
+    {
+        .name = "dot_general:blocked",
+        .fits = [](const KernelCall& call) -> std::string_view {
+          if (is_float(call.results[0].dtype)) return "only integers and complex numbers";
+          return inner_reason(call);
+        },
+        .prepare =
+            [](const KernelCall& c) {
+              return prepare_product_generic(c, make_product(axes_of(c)));
+            },
+    },
+};
+
+}  // namespace
+
+RLX_DEFINE_KERNELS(DotGeneral, Cpu) = {kEntries};
+
+}  // namespace rlx::cpu

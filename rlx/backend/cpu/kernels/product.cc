@@ -1,0 +1,308 @@
+#include "rlx/backend/cpu/kernels/product.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "rlx/backend/cpu/gemm/gemm.h"
+#include "rlx/backend/cpu/kernels/widen_view.h"
+#include "rlx/base/checked.h"
+
+namespace rlx::cpu {
+namespace {
+
+bool joins(const ProductAxis& outer, const ProductAxis& inner) {
+  return outer.a == inner.size * inner.a && outer.b == inner.size * inner.b &&
+         outer.c == inner.size * inner.c;
+}
+
+// Without axes of size 1, neighbours joined where they are one in all three tensors.
+std::vector<ProductAxis> joined(const std::vector<ProductAxis>& axes) {
+  std::vector<ProductAxis> result;
+  for (const ProductAxis& x : axes) {
+    if (x.size == 1) continue;
+    if (!result.empty() && joins(result.back(), x)) {
+      const int64_t size = checked_mul(result.back().size, x.size);
+      result.back() = x;
+      result.back().size = size;
+    } else {
+      result.push_back(x);
+    }
+  }
+  return result;
+}
+
+// Takes the axis at `i` as the matrix axis and gives the others to the batch.
+ProductAxis take(std::vector<ProductAxis>& axes, size_t i, std::vector<ProductAxis>& batch) {
+  if (axes.empty()) return {};
+  const ProductAxis chosen = axes[i];
+  for (size_t k = 0; k < axes.size(); ++k) {
+    if (k != i) batch.push_back(axes[k]);
+  }
+  return chosen;
+}
+
+size_t largest(const std::vector<ProductAxis>& axes) {
+  size_t best = 0;
+  for (size_t i = 1; i < axes.size(); ++i) {
+    if (axes[i].size > axes[best].size) best = i;
+  }
+  return best;
+}
+
+// Batch axes that one operand does not have become rows or columns, where the memory allows: one
+// tall product instead of many short ones.
+void absorb(std::vector<ProductAxis>& batch, ProductAxis& row, ProductAxis& column) {
+  for (size_t i = batch.size(); i-- > 0;) {
+    const ProductAxis x = batch[i];
+    if (x.b == 0 && row.size == 1 && (column.size == 1 || x.c >= column.size)) {
+      row = x;
+    } else if (x.b == 0 && joins(x, row)) {
+      row.size = checked_mul(row.size, x.size);
+    } else if (x.a == 0 && x.c == 1 && column.size == 1) {
+      column = x;
+    } else {
+      continue;
+    }
+    batch.erase(batch.begin() + int64_t(i));
+  }
+}
+
+void add_offsets(const ProductAxis& axis, Product& p) {
+  Product next;
+  for (size_t i = 0; i < p.c_offset.size(); ++i) {
+    for (int64_t k = 0; k < axis.size; ++k) {
+      next.a_offset.push_back(p.a_offset[i] + k * axis.a);
+      next.b_offset.push_back(p.b_offset[i] + k * axis.b);
+      next.c_offset.push_back(p.c_offset[i] + k * axis.c);
+    }
+  }
+  p.a_offset = std::move(next.a_offset);
+  p.b_offset = std::move(next.b_offset);
+  p.c_offset = std::move(next.c_offset);
+}
+
+bool any_empty(const std::vector<ProductAxis>& axes) {
+  return std::any_of(axes.begin(), axes.end(), [](const ProductAxis& x) { return x.size == 0; });
+}
+
+}  // namespace
+
+bool inner_joins(const ProductAxes& axes) {
+  return any_empty(axes.inner) || joined(axes.inner).size() <= 1;
+}
+
+Product make_product(ProductAxes axes) {
+  Product p;
+  if (any_empty(axes.batch) || any_empty(axes.rows) || any_empty(axes.columns)) return p;
+  std::vector<ProductAxis> batch = joined(axes.batch);
+  std::vector<ProductAxis> rows = joined(axes.rows), columns = joined(axes.columns);
+  const std::vector<ProductAxis> inner = joined(axes.inner);
+  p.inner = any_empty(axes.inner) ? ProductAxis{.size = 0}
+            : inner.empty()       ? ProductAxis{}
+                                  : inner[0];
+  const size_t row_at = largest(rows);
+  p.row = take(rows, row_at, batch);
+  p.column = take(columns, columns.empty() ? 0 : columns.size() - 1, batch);
+  absorb(batch, p.row, p.column);
+  p.a_offset = p.b_offset = p.c_offset = {0};
+  for (const ProductAxis& x : batch) add_offsets(x, p);
+  return p;
+}
+
+namespace {
+
+GemmShape gemm_shape(const Product& p) {
+  GemmShape s;
+  s.m = p.row.size;
+  s.n = p.column.size;
+  s.k = p.inner.size;
+  s.a_offset = p.a_offset;
+  s.b_offset = p.b_offset;
+  s.c_offset = p.c_offset;
+  s.a_row_stride = p.row.a;
+  s.a_col_stride = p.inner.a;
+  s.b_row_stride = p.inner.b;
+  s.b_col_stride = p.column.b;
+  s.c_row_stride = p.row.c;
+  return s;
+}
+
+// GemmPlan::run does not know its phase from a step, so each phase has a function of its own; what
+// goes beyond the last one (a product of gigabytes) is run by it, in one piece.
+constexpr size_t kMostPhases = 48;
+
+struct Gemm {
+  GemmPlan plan;
+  void run(size_t phase, int64_t chunk, const GemmArgs& args) const {
+    plan.run(int(phase), chunk, args);
+    if (phase + 1 < kMostPhases) return;
+    for (int p = int(phase); p < plan.phases(); ++p) {
+      for (int64_t c = p == int(phase) ? 1 : 0; c < plan.chunks(p); ++c) plan.run(p, c, args);
+    }
+  }
+};
+
+using PhaseFn = void (*)(const void*, const StepArgs&, int64_t);
+
+// Appends the plan's phases; run[p] is the function of phase p.
+void add_phases(const GemmPlan& plan, std::span<const PhaseFn> run, PreparedKernel& k) {
+  for (size_t p = 0; p < std::min(kMostPhases, size_t(plan.phases())); ++p) {
+    k.phases.push_back({p + 1 == kMostPhases ? 1 : plan.chunks(int(p)), run[p]});
+  }
+}
+
+double gemm_nanoseconds(const Product& p, DType t) {
+  const double work = double(p.row.size) * double(p.column.size) * double(p.inner.size + 1);
+  const double reads = double(p.inner.size) * double(p.column.size);
+  return double(p.items()) * (50 + work / (t == DType::kF64 ? 15 : 30) + reads / 4);
+}
+
+template <size_t P>
+void run_direct(const void* state, const StepArgs& args, int64_t chunk) {
+  GemmArgs a;
+  a.a = args.operands[0];
+  a.b = args.operands[1];
+  a.c = args.results[0];
+  a.scratch = args.scratch;
+  a.thread_scratch = args.thread_scratch;
+  static_cast<const Gemm*>(state)->run(P, chunk, a);
+}
+
+template <size_t... P>
+constexpr std::array<PhaseFn, sizeof...(P)> direct_phases(std::index_sequence<P...>) {
+  return {run_direct<P>...};
+}
+constexpr auto kDirectPhases = direct_phases(std::make_index_sequence<kMostPhases>());
+
+constexpr int64_t kLeastPacked = 4096;  // elements; smaller matrices are read as they are
+
+// Packs every matrix of the frozen right operand once, however many items share it.
+Packing pack_right(const Product& p, GemmElement element, int64_t element_bytes,
+                   std::vector<int64_t>& b_offset) {
+  std::vector<int64_t> matrices = p.b_offset;
+  std::sort(matrices.begin(), matrices.end());
+  matrices.erase(std::unique(matrices.begin(), matrices.end()), matrices.end());
+  const int64_t n = p.column.size, k = p.inner.size;
+  const auto bytes = int64_t(GemmPlan::packed_b_bytes(element, n, k));
+  for (int64_t& o : b_offset) {
+    const auto at = std::lower_bound(matrices.begin(), matrices.end(), o) - matrices.begin();
+    o = at * (bytes / element_bytes);
+  }
+  Packing packing;
+  packing.operand = 1;
+  packing.key =
+      fmt::format("gemm:{}x{}:{}:{}:{}", k, n, p.inner.b, p.column.b, dims_to_string(matrices));
+  packing.bytes = checked_mul(bytes, int64_t(matrices.size()));
+  packing.pack = [matrices, element, element_bytes, bytes, n, k, row = p.inner.b,
+                  column = p.column.b](const void* source, void* packed) {
+    for (size_t i = 0; i < matrices.size(); ++i) {
+      GemmPlan::pack_b(element, static_cast<const char*>(source) + matrices[i] * element_bytes, row,
+                       column, n, k, static_cast<char*>(packed) + int64_t(i) * bytes);
+    }
+  };
+  return packing;
+}
+
+}  // namespace
+
+PreparedKernel prepare_product_gemm(const KernelCall& call, Product p) {
+  PreparedKernel k;
+  if (p.empty()) return k;
+  const DType t = call.results[0].dtype;
+  const GemmElement element = t == DType::kF32 ? GemmElement::kF32 : GemmElement::kF64;
+  GemmShape shape = gemm_shape(p);
+  const bool pack = call.is_frozen(1) && checked_mul(p.inner.size, p.column.size) >= kLeastPacked;
+  if (pack) k.packings.push_back(pack_right(p, element, size_of(t), shape.b_offset));
+  auto state = std::make_shared<Gemm>(Gemm{GemmPlan(element, std::move(shape), pack)});
+  const GemmPlan& plan = state->plan;
+  add_phases(plan, kDirectPhases, k);
+  k.scratch_bytes = int64_t(plan.scratch_bytes());
+  k.thread_scratch_bytes = int64_t(plan.thread_scratch_bytes());
+  k.nanoseconds = gemm_nanoseconds(p, t);
+  k.state = std::move(state);
+  return k;
+}
+
+namespace {
+
+// Scratch: A and B in f32, then C in f32, then that of the plan.
+struct HalfState {
+  WidenView a, b;
+  bool is_bf16;
+  Product product;
+  int64_t b_at, c_at, gemm_at;  // bytes
+  Gemm gemm;
+};
+
+float* scratch_at(const StepArgs& args, int64_t bytes) {
+  return reinterpret_cast<float*>(static_cast<char*>(args.scratch) + bytes);
+}
+
+void run_widen(const void* state, const StepArgs& args, int64_t chunk) {
+  const auto& s = *static_cast<const HalfState*>(state);
+  if (chunk < s.a.chunks()) {
+    s.a.run(chunk, args.in<uint16_t>(0), scratch_at(args, 0));
+  } else {
+    s.b.run(chunk - s.a.chunks(), args.in<uint16_t>(1), scratch_at(args, s.b_at));
+  }
+}
+
+struct Narrowing {
+  const HalfState* state;
+  uint16_t* result;
+};
+
+void narrow_piece(const void* state, void* row, int64_t batch, int64_t i, int64_t j, int64_t n) {
+  const auto& to = *static_cast<const Narrowing*>(state);
+  const HalfState& s = *to.state;
+  uint16_t* out = to.result + s.product.c_offset[size_t(batch)] + i * s.product.row.c + j;
+  (s.is_bf16 ? f32_to_bf16 : f32_to_f16)(static_cast<const float*>(row), out, n);
+}
+
+template <size_t P>
+void run_half(const void* state, const StepArgs& args, int64_t chunk) {
+  const auto& s = *static_cast<const HalfState*>(state);
+  const Narrowing narrowing{&s, args.out<uint16_t>(0)};
+  GemmArgs a;
+  a.a = scratch_at(args, 0);
+  a.b = scratch_at(args, s.b_at);
+  a.c = scratch_at(args, s.c_at);
+  a.scratch = scratch_at(args, s.gemm_at);
+  a.thread_scratch = args.thread_scratch;
+  a.epilogue = {narrow_piece, &narrowing};
+  s.gemm.run(P, chunk, a);
+}
+
+template <size_t... P>
+constexpr std::array<PhaseFn, sizeof...(P)> half_phases(std::index_sequence<P...>) {
+  return {run_half<P>...};
+}
+constexpr auto kHalfPhases = half_phases(std::make_index_sequence<kMostPhases>());
+
+}  // namespace
+
+PreparedKernel prepare_product_half(const KernelCall& call, ProductAxesFn axes_of) {
+  PreparedKernel k;
+  WidenView a(call.operands[0]), b(call.operands[1]);
+  Product p = make_product(axes_of(call.attrs, a.result(), b.result(), call.results[0]));
+  if (p.empty()) return k;
+  const auto after = [](int64_t at, int64_t elements) {
+    return checked_add(at, round_up(checked_mul(elements, int64_t(sizeof(float))), 64));
+  };
+  const int64_t b_at = after(0, a.elements());
+  const int64_t c_at = after(b_at, b.elements());
+  const int64_t gemm_at = after(c_at, call.results[0].num_elements());
+  GemmPlan plan(GemmElement::kF32, gemm_shape(p), false);
+  k.nanoseconds = gemm_nanoseconds(p, DType::kF32) + a.nanoseconds() + b.nanoseconds();
+  k.scratch_bytes = checked_add(gemm_at, int64_t(plan.scratch_bytes()));
+  k.thread_scratch_bytes = int64_t(plan.thread_scratch_bytes());
+  k.phases.push_back({a.chunks() + b.chunks(), run_widen});
+  add_phases(plan, kHalfPhases, k);
+  const bool is_bf16 = call.results[0].dtype == DType::kBF16;
+  k.state = std::make_shared<HalfState>(HalfState{
+      std::move(a), std::move(b), is_bf16, std::move(p), b_at, c_at, gemm_at, {std::move(plan)}});
+  return k;
+}
+
+}  // namespace rlx::cpu
