@@ -20,7 +20,7 @@ struct Case {
   DType dtype;
   Dims shape;
   LayerNormAttrs attrs{-1, 0x1p-17};  // exact in every dtype
-  int affine = 2;  // operands gamma, beta
+  int affine = 2;                     // operands gamma, beta
   Draw x{};
   GradCheck grad = GradCheck::kYes;
   double extra_ulps = 8;
