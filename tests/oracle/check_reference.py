@@ -53,6 +53,7 @@ class Tensor:
 
 
 ORACLES = {}
+SKIP = 1.2345e300  # in an oracle's result: do not compare this element
 
 
 def oracle(*names):
@@ -210,7 +211,12 @@ def activation_backward(at, x):
              "Abs": np.sign(a), "Relu": (a > 0).astype(a.dtype)}.get(at["kind"], np.zeros_like(a))
         return [dy * d]
     _, pull = jax.vjp(f, jnp.asarray(a))
-    return [np.asarray(pull(jnp.asarray(dy))[0])]
+    # Not compared: kinks and infinities, where a derivative is a convention (checked by published
+    # values in the unit tests), and subnormal x, which XLA flushes to zero.
+    kink = {"HardSwish": 3, "HardSigmoid": 3}.get(at["kind"], 0)
+    skip = ~np.isfinite(a) | (np.abs(a) < np.finfo(np.float64).tiny * 4) | (np.abs(a) == kink)
+    skip |= ~np.isfinite(dy) | (np.abs(a) > 1e150)  # JAX overflows inside
+    return [np.where(skip, SKIP, np.asarray(pull(jnp.asarray(dy))[0]))]
 
 
 @oracle("ReluBackward")
@@ -384,8 +390,13 @@ def rng_uniform(at, x):
     n = int(np.prod(at["shape"], dtype=np.int64))
     out = []
     for s in seeds:
-        u = at["low"] + uniforms(at["dtype"], s, at["key"] % 2**64, n) * (at["high"] - at["low"])
+        wide = np.float64 if at["dtype"] == "f64" else np.float32  # two roundings, as documented
+        u = uniforms(at["dtype"], s, at["key"] % 2**64, n).astype(wide)
+        u = wide(at["low"]) + u * wide(at["high"] - at["low"])
         r = u.astype(NUMPY[at["dtype"]])
+        high = np.array(at["high"]).astype(NUMPY[at["dtype"]])
+        if at["high"] > at["low"]:  # the interval is half open after rounding too
+            r = np.where(r >= high, np.nextafter(high, np.array(-np.inf, high.dtype)), r)
         out.append(r.astype(np.float64))
     return [np.reshape(out, lead + tuple(at["shape"]))]
 
@@ -427,6 +438,7 @@ def cross_entropy(at, x):
     if labels.size == 0:
         return [np.zeros(labels.shape)]
     chosen = np.take_along_axis(sp.log_softmax(logits, axis=-1), safe[..., None], -1)[..., 0]
+    chosen = np.where(np.isposinf(logits).any(-1), np.nan, chosen)  # as PyTorch; SciPy gives inf
     return [np.where(ignored, 0, -chosen)]
 
 
@@ -545,7 +557,7 @@ def pool(at, x):
     if at["count_include_pad"]:
         return [total / np.prod(k)]
     count = np.asarray(lax.reduce_window(jnp.ones_like(a), 0.0, lax.add, window, strides, padding))
-    return [total / count]
+    return [np.where(count == 0, 0, total / count)]  # a window of padding alone has the mean 0
 
 
 def first_max(v):
@@ -580,23 +592,28 @@ def max_pool_backward(at, x):
 
 
 # --- comparison -----------------------------------------------------------------------------------
-def problem(got, want, dtype):
+def problem(op, got, want, dtype):
     want = np.asarray(want)
     if got.shape != want.shape:
         return f"shape {got.shape} against {want.shape}"
     if dtype in INTS or dtype == "bool":
         bad = got != want.astype(got.dtype)
         return None if not bad.any() else f"{got[bad][0]} against {want[bad][0]}"
+    if op in ("Cast", "Iota"):  # the reference leaves the one rounding to whoever stores the result
+        got, want = got.astype(NUMPY[dtype]), want.astype(NUMPY[dtype])
+        got = got.astype(np.complex128 if is_complex(dtype) else np.float64)
     want = want.astype(np.complex128 if is_complex(dtype) else np.float64)
     # The reference is not rounded between steps, the oracles neither: both are float64.
     with np.errstate(all="ignore"):
-        finite = np.abs(want[np.isfinite(want)])
+        finite = np.abs(want[np.isfinite(want) & (want != SKIP)])
         scale = finite.max() if finite.size else 0
-        near = np.abs(got - want) <= 1e-11 * np.abs(want) + 1e-13 * scale
+        # Two-element LayerNorm rows cancel almost everything.
+        relative = 1e-9 if op.startswith("LayerNorm") else 1e-11
+        near = np.abs(got - want) <= relative * np.abs(want) + 1e-13 * scale
         if is_complex(dtype):
             same = (got == want) | ~np.isfinite(want) & ~np.isfinite(got)
         else:
-            same = (got == want) | (np.isnan(got) & np.isnan(want))
+            same = (got == want) | (np.isnan(got) & np.isnan(want)) | (want == SKIP)
     bad = ~(near | same)
     if not bad.any():
         return None
@@ -622,7 +639,7 @@ def main(folder):
                 continue
             try:
                 want = ORACLES[op](case["attrs"], operands)
-                errors = [problem(r.a, w, r.dtype) for r, w in zip(results, want, strict=True)]
+                errors = [problem(op, r.a, w, r.dtype) for r, w in zip(results, want, strict=True)]
                 error = next((e for e in errors if e), None)
             except Exception as e:  # an oracle that cannot express the case is a failure to see
                 error = f"oracle: {type(e).__name__}: {e}"
