@@ -50,6 +50,7 @@ inline constexpr int64_t kPanelBytes =
 HWY_BEFORE_NAMESPACE();
 namespace rlx::cpu {
 namespace HWY_NAMESPACE {
+namespace {  // other files have functions of these names
 
 // One row of the result block += a times one row of the panel.
 template <class P>
@@ -151,6 +152,7 @@ void run_any(const ProductBlock& s, const void* a, const void* b, void* c, void*
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace rlx::cpu
 HWY_AFTER_NAMESPACE();

@@ -11,6 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace rlx::cpu {
 namespace HWY_NAMESPACE {
+namespace {  // other files have functions of these names
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -99,6 +100,7 @@ void transpose_any(int64_t bytes, const void* from, int64_t from_stride, void* t
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace rlx::cpu
 HWY_AFTER_NAMESPACE();
