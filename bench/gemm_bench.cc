@@ -258,6 +258,9 @@ BENCHMARK(gemm<false>)
     ->Args({8, 8, 8, 0})
     ->Args({16, 16, 16, 0})
     ->Args({2048, 64, 512, 0})
+    ->Args({4096, 10, 1024, 2})
+    ->Args({4096, 1, 1024, 0})
+    ->Args({1, 4096, 1024, 1})
     ->Args({1024, 1000, 1000, 2});
 BENCHMARK(gemm<true>)->Name("gemm_f64")->Apply(squares);
 BENCHMARK(batched)

@@ -146,6 +146,7 @@ struct Case {
   Form a = Form::kRows, b = Form::kRows;
   bool prepacked = false, accumulate = false, epilogue = false, shared_b = false;
   int64_t c_pad = 0;
+  int64_t scratch_target = GemmPlan::kScratchTarget;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -260,7 +261,7 @@ void check_case(const Case& c, std::string* path = nullptr) {
                      c.n, c.k, packed.data() + static_cast<size_t>(i) * packed_bytes);
   }
   ASSERT_TRUE(packed.intact());
-  const GemmPlan plan(kElement<T>, shape, c.prepacked, c.accumulate);
+  const GemmPlan plan(kElement<T>, shape, c.prepacked, c.accumulate, c.scratch_target);
   if (path) *path = plan.path();
   SCOPED_TRACE(plan.path());
   EpilogueState<T> state{
@@ -393,6 +394,22 @@ TEST_P(CpuGemm, Batches) {
       check_case<float>({245, 40, 17, 3, Form::kTransposed, Form::kTransposed, prepacked, false,
                          true, shared_b, 0});
       if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Little scratch: blocks of rows and batch items take turns, and items straddle the turns.
+TEST_P(CpuGemm, LittleScratch) {
+  for (const bool shared_b : {false, true}) {
+    for (const int64_t target : {1, 100000}) {
+      Case c{500, 290, 60, 3, Form::kTransposed, Form::kRows};
+      c.shared_b = shared_b;
+      c.scratch_target = target;
+      c.epilogue = true;
+      std::string path;
+      check_case<float>(c, &path);
+      if (HasFatalFailure()) return;
+      EXPECT_EQ(path.find("groups=1 "), std::string::npos) << path;
     }
   }
 }

@@ -28,7 +28,6 @@ constexpr int64_t kDirectColumns = 256;
 constexpr int64_t kDirectB = 16 << 10;  // elements of B that are cheaper to read than to pack
 constexpr int64_t kLocalABytes = 512 << 10;
 constexpr int64_t kPackElements = 16 << 10;  // of a packing chunk
-constexpr int64_t kGroupBytes = 64 << 20;    // of packed operands alive at a time
 constexpr double kChunkNs = 5000;
 constexpr int64_t kChunks = 48;  // as many as balance a dozen threads
 constexpr int64_t kRowChunks = 12;
@@ -49,6 +48,7 @@ void* offset(void* p, int64_t bytes) { return static_cast<char*>(p) + bytes; }
 struct Group {
   int64_t unit_begin = 0, unit_end = 0;
   std::vector<int64_t> b_offsets;  // distinct operands B to pack, by slot
+  std::vector<int64_t> slots;      // of the batch items, from that of the first unit on
   bool pack_b = false;             // false if the previous group left them
 };
 
@@ -65,11 +65,11 @@ struct GemmGrid {
   const GemmKernels* kernels = nullptr;
   int64_t bytes = 0;  // of an element
   bool accumulate = false;
-  bool direct = false;  // A and B are read where they lie
-  bool swapped =
-      false;  // C is one column: computed as the row B^T * A^T, whose vectors run along it
+  bool direct = false;   // A and B are read where they lie
+  bool swapped = false;  // C is one column, computed as the row B^T * A^T
   OperandMode a_mode = OperandMode::kDirect, b_mode = OperandMode::kDirect;
   bool b_prepacked = false;
+  int64_t scratch_target = 0;
   bool panel_outer = false, stream = false;
   int64_t block_k = 1, local_panels = 1, finish_panels = 1;
 
@@ -78,8 +78,7 @@ struct GemmGrid {
   int64_t tile_count = 0, block_count = 0, unit_rows = 0, units = 0;
   int64_t panels = 0;
   int64_t chunk_panels = 1, panel_chunks = 1;  // panels of a chunk, chunks of a unit
-  int64_t chunk_units = 1;      // units of a chunk; above 1 only if panel_chunks is 1
-  std::vector<int64_t> b_slot;  // per batch item, within its group
+  int64_t chunk_units = 1;  // units of a chunk; above 1 only if panel_chunks is 1
   std::vector<Group> groups;
   std::vector<Phase> phases;
 
@@ -93,6 +92,7 @@ struct GemmGrid {
   void choose_modes();
   void choose_chunks();
   void choose_blocks();
+  void find_slots(size_t most, Group& group) const;
   void make_groups();
   void describe();
 
@@ -198,6 +198,23 @@ void GemmGrid::choose_blocks() {
   thread_bytes = checked_add(local_a_bytes, local_b_bytes);
 }
 
+// Gives each item of the group its place in the scratch, and ends the group early if they run out.
+void GemmGrid::find_slots(size_t most, Group& group) const {
+  std::unordered_map<int64_t, int64_t> known;
+  const int64_t first = group.unit_begin / block_count;
+  const int64_t last = (group.unit_end - 1) / block_count;
+  for (int64_t item = first; item <= last; ++item) {
+    const int64_t b = shape.b_offset[static_cast<size_t>(item)];
+    const auto [at, added] = known.try_emplace(b, static_cast<int64_t>(group.b_offsets.size()));
+    if (added && group.b_offsets.size() == most) {
+      group.unit_end = item * block_count;
+      return;
+    }
+    if (added) group.b_offsets.push_back(b);
+    group.slots.push_back(at->second);
+  }
+}
+
 void GemmGrid::make_groups() {
   const GemmShape& s = shape;
   const bool pack_a = a_mode == OperandMode::kPacked;
@@ -212,29 +229,17 @@ void GemmGrid::make_groups() {
       std::clamp<int64_t>(kPackElements / checked_mul(k, panel_columns(bytes)), 1, panels);
   b_pieces = pack_b ? divide_up(panels, b_piece_panels) : 0;
 
-  b_slot.assign(s.c_offset.size(), 0);
   const int64_t most_units =
-      pack_a ? std::max<int64_t>(1, kGroupBytes / std::max<int64_t>(1, a_unit_bytes)) : units;
-  const size_t most_slots =
-      static_cast<size_t>(std::max<int64_t>(1, kGroupBytes / std::max<int64_t>(1, b_slot_bytes)));
+      pack_a ? std::max<int64_t>(1, scratch_target / std::max<int64_t>(1, a_unit_bytes)) : units;
+  const size_t most_slots = static_cast<size_t>(
+      std::max<int64_t>(1, scratch_target / std::max<int64_t>(1, b_slot_bytes)));
   for (int64_t unit = 0; unit < units;) {
     Group group;
     group.unit_begin = unit;
-    std::unordered_map<int64_t, int64_t> slots;
-    for (; unit < units && unit - group.unit_begin < most_units; ++unit) {
-      if (!pack_b) {
-        unit = std::min(units, group.unit_begin + most_units);
-        break;
-      }
-      const size_t item = static_cast<size_t>(unit / block_count);
-      const auto [at, added] =
-          slots.try_emplace(s.b_offset[item], static_cast<int64_t>(group.b_offsets.size()));
-      if (added && group.b_offsets.size() == most_slots) break;
-      b_slot[item] = at->second;
-      if (added) group.b_offsets.push_back(s.b_offset[item]);
-    }
-    group.unit_end = unit;
+    group.unit_end = std::min(units, unit + std::min(units, most_units));
+    if (pack_b) find_slots(most_slots, group);
     group.pack_b = pack_b && (groups.empty() || groups.back().b_offsets != group.b_offsets);
+    unit = group.unit_end;
     groups.push_back(std::move(group));
   }
   int64_t a_bytes = 0, b_bytes = 0;
@@ -258,7 +263,7 @@ void GemmGrid::describe() {
   const auto name = [](OperandMode m) {
     return m == OperandMode::kDirect ? "direct" : m == OperandMode::kPacked ? "packed" : "local";
   };
-  path = fmt::format("{} a={} b={} {}{} units={} panels={}/{} k={}/{} groups={}",
+  path = fmt::format("{} a={} b={} {}{} units={} panels={}/{} k={}/{} groups={} ",
                      hwy::TargetName(kernels->target), name(a_mode), name(b_mode),
                      panel_outer ? "panel-outer" : "k-outer", swapped ? " swapped" : "", units,
                      chunk_panels, panels, block_k, shape.k, groups.size());
@@ -312,7 +317,8 @@ void GemmGrid::multiply_unit(const Group& group, int64_t unit, int64_t panel_beg
   g.a_col_stride = s.a_col_stride;
   g.b_mode = b_mode;
   if (b_mode == OperandMode::kPacked && !b_prepacked) {
-    g.b = offset(args.scratch, b_scratch + b_slot[i] * b_slot_bytes);
+    const int64_t slot = group.slots[static_cast<size_t>(item - group.unit_begin / block_count)];
+    g.b = offset(args.scratch, b_scratch + slot * b_slot_bytes);
   } else {
     g.b = offset(args.b, s.b_offset[i] * bytes);
   }
@@ -372,13 +378,15 @@ void check(const GemmShape& s) {
 
 }  // namespace
 
-GemmPlan::GemmPlan(GemmElement element, GemmShape shape, bool b_prepacked, bool accumulate) {
+GemmPlan::GemmPlan(GemmElement element, GemmShape shape, bool b_prepacked, bool accumulate,
+                   int64_t scratch_target) {
   check(shape);
   auto grid = std::make_unique<GemmGrid>();
   grid->kernels = &kernels_for(element);
   grid->bytes = element_bytes(element);
   grid->accumulate = accumulate;
   grid->b_prepacked = b_prepacked;
+  grid->scratch_target = scratch_target;
   grid->shape = std::move(shape);
   const GemmShape& s = grid->shape;
   if (s.n == 1 && s.m > 1 && s.c_row_stride == 1 && !b_prepacked) grid->swap_column();

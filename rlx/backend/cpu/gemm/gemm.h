@@ -54,9 +54,14 @@ struct GemmGrid;
 // Immutable; run() allocates nothing and may be called by many threads at once.
 class GemmPlan {
  public:
-  // Uses the best instruction set that Highway reports at this moment.
+  static constexpr int64_t kScratchTarget = int64_t{64} << 20;
+
+  // Uses the best instruction set that Highway reports at this moment. Packed A and packed B take
+  // up to `scratch_target` bytes each, but at least a block of rows and one B; more work is done in
+  // turns, with phases of their own.
   // Throws rlx::Error for negative sizes or strides, unequal offset counts, and sizes past 2^63.
-  GemmPlan(GemmElement element, GemmShape shape, bool b_prepacked, bool accumulate = false);
+  GemmPlan(GemmElement element, GemmShape shape, bool b_prepacked, bool accumulate = false,
+           int64_t scratch_target = kScratchTarget);
   ~GemmPlan();
   GemmPlan(GemmPlan&&) noexcept;
   GemmPlan& operator=(GemmPlan&&) noexcept;

@@ -85,6 +85,16 @@ struct Loops {
     }
   }
 
+  // A narrow tile has one vector of columns.
+  static TileFunction<T> tile_kernel(bool a_packed, bool narrow, int64_t rows) {
+    const size_t i = static_cast<size_t>(rows - 1);
+    if (narrow) {
+      return a_packed ? kTiles<T, 1, TileForm::kPackedA>[i] : kTiles<T, 1, TileForm::kStridedA>[i];
+    }
+    return a_packed ? kTiles<T, kTileVectors, TileForm::kPackedA>[i]
+                    : kTiles<T, kTileVectors, TileForm::kStridedA>[i];
+  }
+
   // All row tiles times one panel over one k block.
   static void panel_step(const GemmBlock& g, const Step& s, int64_t panel) {
     const int64_t tiles = g.tile_end - g.tile_begin;
@@ -112,9 +122,7 @@ struct Loops {
         const int64_t to = sub == 0 ? HWY_MIN(from + share, s.next_lines) : from;
         t.prefetch = s.next + from * 64;
         t.prefetch_end = s.next + to * 64;
-        const auto& kernels = s.a_packed ? kTiles<T, kTileVectors, TileForm::kPackedA>
-                                         : kTiles<T, kTileVectors, TileForm::kStridedA>;
-        const TileFunction<T> kernel = kernels[static_cast<size_t>(rows - 1)];
+        const TileFunction<T> kernel = tile_kernel(s.a_packed, columns <= kLanes, rows);
         if (columns == kTileColumns) {
           kernel(t);
         } else {
