@@ -31,6 +31,7 @@ Dims kernel_of(const Shape& weight);
 // The geometry in normal form for r spatial axes.
 template <class S>
 void normalize_conv(S& a, int64_t r) {
+  if (r < 1) return;  // infer says which rank is wanted
   default_list(a.stride, r, 1);
   default_list(a.dilation, r, 1);
   default_padding(a.padding, r);
