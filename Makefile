@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 export JOBS
 
-.PHONY: all demo test bench format lint build-times asan tsan install-check clean setup
+.PHONY: all demo test bench fuzz format lint build-times asan tsan install-check clean setup
 .DEFAULT_GOAL := all
 
 setup:
@@ -31,6 +31,15 @@ asan: build-asan
 
 tsan: build-tsan
 	scripts/check_sanitized.sh tsan
+
+# Each parser of untrusted files for FUZZ_SECONDS, from the corpus under fuzz/corpus.
+FUZZ_SECONDS ?= 60
+fuzz: build-fuzz
+	@for f in text binary npy; do \
+	  mkdir -p build/fuzz/corpus/$$f; \
+	  build/fuzz/bin/fuzz-$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -print_final_stats=1 \
+	    build/fuzz/corpus/$$f fuzz/corpus/$$f || exit 1; \
+	done
 
 format: setup
 	@scripts/format.sh

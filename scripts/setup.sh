@@ -6,7 +6,7 @@ packages=(
   g++ cmake ninja-build ccache mold                                 # build
   libhwy-dev libfmt-dev zlib1g-dev                                  # library
   libgtest-dev libbenchmark-dev libcli11-dev                        # tests, benchmarks, tools
-  clang-16 clang-format-14 clang-tidy-14 binutils make python3      # second compiler, checks
+  clang-16 libclang-rt-16-dev clang-format-14 clang-tidy-14 binutils make python3      # second compiler, checks
 )
 
 if ! command -v dpkg-query > /dev/null; then
