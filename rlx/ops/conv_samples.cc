@@ -1,5 +1,7 @@
 #include "rlx/ops/conv.h"
 
+#include <cmath>
+
 #include "rlx/ops/samples.h"
 
 namespace rlx {
@@ -96,7 +98,7 @@ Sample make(std::string name, Attrs attrs, std::vector<SampleOperand> operands, 
           .attrs = std::move(attrs),
           .operands = std::move(operands),
           .reduction = std::max<int64_t>(length, 1),
-          .scale = 4};  // products are up to 4 and cancel
+          .scale = 4 * std::sqrt(double(length))};  // products are up to 4 and cancel
 }
 
 std::vector<Sample> samples_conv() {
