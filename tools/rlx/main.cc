@@ -29,7 +29,10 @@ void add_run(CLI::App& app, RunArgs& args) {
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
   c.add_option("-o,--output", args.out, "write each output to DIR/<name>.npy")->type_name("DIR");
-  c.add_option("--dims", args.dims, kDimsHelp)->delimiter(',')->allow_extra_args(false);
+  c.add_option("--dims", args.dims, kDimsHelp)
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("SYMBOL=SIZE");
   c.add_option("--threads", args.threads, "most threads of a run (default: all that are free)")
       ->check(CLI::Range(1, 1024));
   c.add_option("--seed", args.seed, "seed of random inputs and params");
@@ -43,8 +46,12 @@ void add_run(CLI::App& app, RunArgs& args) {
 void add_inspect(CLI::App& app, InspectArgs& args) {
   CLI::App& c = *app.add_subcommand("inspect", "Show what a graph contains, or convert its file");
   add_graph(c, args.graph);
-  c.add_option("--dims", args.dims, kDimsHelp)->delimiter(',')->allow_extra_args(false);
-  c.add_option("--save", args.save, "write the graph: text to .rlx, binary to .rlxb");
+  c.add_option("--dims", args.dims, kDimsHelp)
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("SYMBOL=SIZE");
+  c.add_option("--save", args.save, "write the graph: text to .rlx, binary to .rlxb")
+      ->type_name("FILE");
   c.add_flag("--text", args.text, "print the graph as text");
   c.add_flag("--plan", args.plan, "print the plan that the CPU would run");
   c.add_flag("--report", args.report, "print each step's kernel, flops, bytes and estimated time");
