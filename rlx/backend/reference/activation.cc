@@ -21,14 +21,25 @@ double clamp(double x, double low, double high) { return x < low ? low : (x > hi
 // x times a factor that vanishes at -infinity faster than x grows.
 double gated(double x, double gate) { return x < 0 && gate == 0 ? -0.0 : x * gate; }
 
+// In the lower tail the error of the argument is multiplied by its size: more than 64 bits there.
+double gelu(double x) {
+  const auto wide = static_cast<long double>(x);
+  return gated(x, double(0.5L * std::erfc(-wide / std::numbers::sqrt2_v<long double>)));
+}
+
+double gelu_approx(double x) {
+  const auto wide = static_cast<long double>(x);
+  const long double c = std::sqrt(2 / std::numbers::pi_v<long double>);
+  const long double u = c * (wide + 0.044715L * wide * wide * wide);
+  return gated(x, double(1 / (1 + std::exp(-2 * u))));  // (1 + tanh u) / 2
+}
+
 double of_float(ActivationKind kind, double x) {
   switch (kind) {
     case ActivationKind::kGelu:
-      return gated(x, 0.5 * std::erfc(-x / std::numbers::sqrt2));
-    case ActivationKind::kGeluApprox: {
-      const double u = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
-      return gated(x, sigmoid(2 * u));  // (1 + tanh u) / 2
-    }
+      return gelu(x);
+    case ActivationKind::kGeluApprox:
+      return gelu_approx(x);
     case ActivationKind::kSilu:
       return gated(x, sigmoid(x));
     case ActivationKind::kRelu:

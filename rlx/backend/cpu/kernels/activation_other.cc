@@ -8,6 +8,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
+#include "rlx/backend/cpu/kernels/complex_row-inl.h"
 #include "rlx/backend/cpu/kernels/math-inl.h"
 #include "rlx/backend/cpu/kernels/row-inl.h"
 
@@ -64,40 +65,7 @@ RowFn SelectInteger(ActivationKind kind) {
   }
 }
 
-// ---- Complex numbers: separate vectors of real and imaginary parts ----
-
-template <class V>
-struct Parts {
-  V re, im;
-};
-
-template <class T, class D>
-HWY_INLINE Parts<hn::Vec<D>> LoadParts(D d, const Row& r, size_t i, int64_t k) {
-  Parts<hn::Vec<D>> p;
-  hn::LoadInterleaved2(d, static_cast<const T*>(r.in[i]) + 2 * k * r.step[i], p.re, p.im);
-  return p;
-}
-
-template <class T, class D>
-HWY_INLINE void StoreParts(D d, Parts<hn::Vec<D>> p, const Row& r, int64_t k) {
-  hn::StoreInterleaved2(p.re, p.im, d, static_cast<T*>(r.out) + 2 * k);
-}
-
-template <class T, class F>
-void PartsRow1(const Row& r) {
-  const RowTag<T> d;
-  for (int64_t k = 0; k < r.count; k += int64_t(hn::Lanes(d))) {
-    StoreParts<T>(d, F()(d, LoadParts<T>(d, r, 0, k)), r, k);
-  }
-}
-
-template <class T, class F>
-void PartsRow2(const Row& r) {
-  const RowTag<T> d;
-  for (int64_t k = 0; k < r.count; k += int64_t(hn::Lanes(d))) {
-    StoreParts<T>(d, F()(d, LoadParts<T>(d, r, 0, k), LoadParts<T>(d, r, 1, k)), r, k);
-  }
-}
+// ---- Complex numbers ----
 
 struct NegParts {
   template <class D, class P>

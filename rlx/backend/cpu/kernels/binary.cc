@@ -51,6 +51,7 @@ constexpr KernelEntry kEntries[] = {
         .result_form = StrideForm::kAny,
         .stride_cost = elementwise_stride_cost,
         .in_place = 3,
+        .vector = true,
     },
     {
         .name = "binary:integer",

@@ -1,5 +1,3 @@
-#include <complex>
-
 #include "rlx/backend/cpu/kernels/binary_rows.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -7,65 +5,63 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
-#include "rlx/backend/cpu/kernels/row-inl.h"
+#include "rlx/backend/cpu/kernels/complex_row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rlx::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Plain parts instead of std::complex, whose product checks for NaN and calls the library.
-template <class T>
-struct Parts {
-  T re, im;
+struct AddParts {
+  template <class D, class P>
+  HWY_INLINE P operator()(D, P a, P b) const {
+    return {hn::Add(a.re, b.re), hn::Add(a.im, b.im)};
+  }
 };
 
-template <class T>
-struct AddFn {
-  HWY_INLINE Parts<T> operator()(Parts<T> a, Parts<T> b) const {
-    return {a.re + b.re, a.im + b.im};
+struct SubParts {
+  template <class D, class P>
+  HWY_INLINE P operator()(D, P a, P b) const {
+    return {hn::Sub(a.re, b.re), hn::Sub(a.im, b.im)};
   }
 };
-template <class T>
-struct SubFn {
-  HWY_INLINE Parts<T> operator()(Parts<T> a, Parts<T> b) const {
-    return {a.re - b.re, a.im - b.im};
+
+struct MulParts {
+  template <class D, class P>
+  HWY_INLINE P operator()(D, P a, P b) const {
+    return {hn::Sub(hn::Mul(a.re, b.re), hn::Mul(a.im, b.im)),
+            hn::Add(hn::Mul(a.re, b.im), hn::Mul(a.im, b.re))};
   }
 };
-template <class T>
-struct MulFn {
-  HWY_INLINE Parts<T> operator()(Parts<T> a, Parts<T> b) const {
-    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
-  }
-};
+
 // By the larger part of the divisor, so that its square cannot overflow.
-template <class T>
-struct DivFn {
-  HWY_INLINE Parts<T> operator()(Parts<T> a, Parts<T> b) const {
-    const bool real = std::abs(b.re) >= std::abs(b.im);
-    const T large = real ? b.re : b.im, small = real ? b.im : b.re;
-    const T ratio = small / large;
-    const T scale = large + small * ratio;
-    const T re = real ? a.re + a.im * ratio : a.re * ratio + a.im;
-    const T im = real ? a.im - a.re * ratio : a.im * ratio - a.re;
-    return {re / scale, im / scale};
+struct DivParts {
+  template <class D, class P>
+  HWY_INLINE P operator()(D, P a, P b) const {
+    const auto real = hn::Ge(hn::Abs(b.re), hn::Abs(b.im));
+    const auto large = hn::IfThenElse(real, b.re, b.im);
+    const auto small = hn::IfThenElse(real, b.im, b.re);
+    const auto q = hn::Div(small, large);
+    const auto scale = hn::Add(large, hn::Mul(small, q));
+    const auto first = hn::IfThenElse(real, a.re, a.im);
+    const auto second = hn::IfThenElse(real, a.im, a.re);
+    const auto re = hn::Add(first, hn::Mul(second, q));
+    const auto im = hn::Sub(second, hn::Mul(first, q));
+    return {hn::Div(re, scale), hn::Div(hn::IfThenElse(real, im, hn::Neg(im)), scale)};
   }
 };
-
-template <class T, template <class> class F>
-constexpr RowFn kRow = PlainRow2<Parts<T>, Parts<T>, Parts<T>, F<T>>;
 
 template <class T>
 RowFn Select(BinaryKind kind) {
   switch (kind) {
     case BinaryKind::kAdd:
-      return kRow<T, AddFn>;
+      return PartsRow2<T, AddParts>;
     case BinaryKind::kSub:
-      return kRow<T, SubFn>;
+      return PartsRow2<T, SubParts>;
     case BinaryKind::kMul:
-      return kRow<T, MulFn>;
+      return PartsRow2<T, MulParts>;
     case BinaryKind::kDiv:
-      return kRow<T, DivFn>;
+      return PartsRow2<T, DivParts>;
     default:
       return nullptr;
   }

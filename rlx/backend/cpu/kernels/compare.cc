@@ -16,14 +16,15 @@ namespace rlx::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Vectors have no >= of integers everywhere: not < is the same where nothing is NaN.
+// Vectors have no >= of integers everywhere: not < is the same where nothing is NaN. Nor is their
+// own != true for NaN everywhere.
 template <CompareKind kKind, class V>
 HWY_INLINE auto CompareVectors(V a, V b) {
   constexpr bool kFloat = std::is_floating_point_v<hn::TFromV<V>>;
   if constexpr (kKind == CompareKind::kEq) {
     return hn::Eq(a, b);
   } else if constexpr (kKind == CompareKind::kNe) {
-    return hn::Ne(a, b);
+    return hn::Not(hn::Eq(a, b));
   } else if constexpr (kKind == CompareKind::kLt) {
     return hn::Lt(a, b);
   } else if constexpr (kKind == CompareKind::kGt) {
@@ -48,7 +49,11 @@ void VectorRow(const Row& r) {
     const auto mask =
         CompareVectors<kKind>(hn::LoadU(d, r.at<T>(0, k)), hn::LoadU(d, r.at<T>(1, k)));
     const auto ones = hn::IfThenElseZero(hn::RebindMask(du, mask), hn::Set(du, 1));
-    hn::StoreU(hn::TruncateTo(d8, ones), d8, r.result<uint8_t>(k));
+    if constexpr (sizeof(T) == 4) {  // TruncateTo from here takes the wrong bytes on AVX3_DL
+      hn::StoreU(hn::U8FromU32(ones), d8, r.result<uint8_t>(k));
+    } else {
+      hn::StoreU(hn::TruncateTo(d8, ones), d8, r.result<uint8_t>(k));
+    }
   }
 }
 
