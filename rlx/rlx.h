@@ -16,3 +16,6 @@
 #include "rlx/ops/table.h"
 #include "rlx/runtime/eval.h"
 #include "rlx/runtime/session.h"
+#include "rlx/transform/grad.h"
+#include "rlx/transform/jvp.h"
+#include "rlx/transform/vmap.h"

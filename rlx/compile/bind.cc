@@ -48,7 +48,8 @@ class Reach {
 
 class Updates {
  public:
-  Updates(Draft& draft, const KernelTable& kernels) : draft_(draft), kernels_(kernels) {}
+  Updates(Draft& draft, const KernelTable& kernels, bool direct)
+      : draft_(draft), kernels_(kernels), direct_(direct) {}
 
   void run() {
     drop_idle();
@@ -68,7 +69,7 @@ class Updates {
     }
     Reach reach(draft_);
     for (const Draft::Update& u : draft_.updates) {
-      if (!write_directly(u, uses, reach)) copy_at_end(u);
+      if (!direct_ || !write_directly(u, uses, reach)) copy_at_end(u);
     }
   }
 
@@ -141,17 +142,18 @@ class Updates {
 
   Draft& draft_;
   const KernelTable& kernels_;
+  const bool direct_;
   std::vector<std::vector<uint32_t>> readers_;  // of each param's old value
 };
 
 }  // namespace
 
-void bind_outputs(Draft& draft, const KernelTable& kernels) {
+void bind_outputs(Draft& draft, const KernelTable& kernels, bool direct) {
   const BufferUses uses = uses_of(draft);
   for (uint32_t i = 0; i < draft.outputs.size(); ++i) {
     DraftView& view = draft.outputs[i];
     DraftBuffer& b = draft.buffers[view.buffer];
-    if (b.kind == StorageKind::kArena && is_whole(draft, view) &&
+    if (direct && b.kind == StorageKind::kArena && is_whole(draft, view) &&
         uses.writers[view.buffer].size() == 1) {
       b.kind = StorageKind::kOutput;
       b.index = i;
@@ -166,6 +168,8 @@ void bind_outputs(Draft& draft, const KernelTable& kernels) {
   }
 }
 
-void bind_updates(Draft& draft, const KernelTable& kernels) { Updates(draft, kernels).run(); }
+void bind_updates(Draft& draft, const KernelTable& kernels, bool direct) {
+  Updates(draft, kernels, direct).run();
+}
 
 }  // namespace rlx

@@ -54,16 +54,16 @@ std::shared_ptr<const Plan> compile_plan(const Graph& static_graph, const Kernel
 
   Draft draft = lay_out(graph, kernels, options);
   draft.plan.notes = std::move(notes);
-  bind_outputs(draft, kernels);
+  bind_outputs(draft, kernels, !options.guard_zones);
   fill_concat_slots(draft, kernels);
-  bind_updates(draft, kernels);
+  bind_updates(draft, kernels, !options.guard_zones);
   const uint32_t commit_step = order_steps(draft);
   share_in_place(draft);
   prepare_steps(draft, options);
   place_buffers(draft, options.guard_zones);
   make_segments(draft.plan, commit_step);
 
-  const MemoryEstimate estimate = draft.plan.estimate();
+  const MemoryEstimate estimate = draft.plan.estimate(options.threads);
   if (options.memory_limit >= 0 && estimate.total() > options.memory_limit) {
     fail(ErrorKind::kDevice, "the plan of '{}' needs more than the limit of {} bytes: {}",
          draft.plan.name, options.memory_limit, estimate.to_string());

@@ -25,10 +25,12 @@ struct CompileOptions {
   bool optimize = true;  // canonicalize, fold and merge; legalization and planning always run
   bool verify = true;    // the graph after every pass
   LayoutPolicy layout = LayoutPolicy::kByCost;
-  // Largest total of estimate(); negative: none. Compilation throws Error(kDevice) beyond it.
+  // Largest total of estimate(threads); negative: none. Compilation throws Error(kDevice) beyond
+  // it.
   int64_t memory_limit = -1;
-  // Debugging: canaries between all buffers of the arena (which then do not share memory), checked
-  // after every step.
+  int threads = 1;  // of a run: each needs scratch. A Session fills it in
+  // Debugging: all results lie in the arena, in memory of their own that is filled with 0xFF (a
+  // NaN) before each run, with canaries between them that are checked after every step.
   bool guard_zones = false;
   // Called with the name of each pass and the graph that it made.
   std::function<void(std::string_view pass, const Graph& graph)> dump;

@@ -131,6 +131,7 @@ Program::Program(std::shared_ptr<SessionCore> core, const Graph& graph, CompileO
       id_(core_->next_program.fetch_add(1)),
       symbols_(free_symbols(graph)) {
   verify(graph_, "the builder");
+  options_.threads = core_->threads;
   for (Value v : graph_.inputs()) input_names_.push_back(graph_.name_of(v));
   for (const Output& o : graph_.outputs()) output_names_.push_back(o.name);
   if (!options_.fold.evaluate) {

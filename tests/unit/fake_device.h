@@ -25,6 +25,7 @@ RLX_USE_OP(Copy);
 RLX_USE_OP(Concat);
 RLX_USE_OP(Activation);
 RLX_USE_OP(MatMul);
+RLX_USE_OP(LayerNormBackwardInput);
 
 namespace fake {
 
@@ -263,6 +264,20 @@ inline PreparedKernel prepare_sign(const KernelCall& c) {
   return PreparedKernel::single(call_of(c), 1, run, 100);
 }
 
+// Not the formula: writes 1 + the result's index to every result that has memory.
+inline PreparedKernel prepare_three(const KernelCall& c) {
+  const auto run = [](const void* state, const StepArgs& args, int64_t) {
+    const auto& results = *static_cast<const std::vector<TensorDesc>*>(state);
+    for (size_t r = 0; r < results.size(); ++r) {
+      for (int64_t i = 0; args.results[r] && i < results[r].num_elements(); ++i) {
+        args.out<float>(r)[i] = float(r + 1);
+      }
+    }
+  };
+  return PreparedKernel::single(std::vector<TensorDesc>(c.results.begin(), c.results.end()), 1, run,
+                                100);
+}
+
 template <ActivationKind kKind>
 std::string_view fits_kind(const KernelCall& c) {
   if (c.as<ActivationAttrs>().kind != kKind) return "another activation";
@@ -301,11 +316,15 @@ inline constexpr KernelEntry kActivationEntries[] = {
     {.name = "sign", .fits = fits_kind<ActivationKind::kSign>, .prepare = prepare_sign},
 };
 
+inline constexpr KernelEntry kThreeEntries[] = {
+    {.name = "three", .fits = only_f32, .prepare = prepare_three}};
+
 inline constexpr KernelList kBinaryKernels{kBinaryEntries};
 inline constexpr KernelList kCopyKernels{kCopyEntries};
 inline constexpr KernelList kConcatKernels{kConcatEntries};
 inline constexpr KernelList kMatMulKernels{kMatMulEntries};
 inline constexpr KernelList kActivationKernels{kActivationEntries};
+inline constexpr KernelList kThreeKernels{kThreeEntries};
 
 class Table final : public KernelTable {
  public:
@@ -316,6 +335,7 @@ class Table final : public KernelTable {
     if (&op == &kConcatOp) return &kConcatKernels;
     if (&op == &kMatMulOp) return &kMatMulKernels;
     if (&op == &kActivationOp) return &kActivationKernels;
+    if (&op == &kLayerNormBackwardInputOp) return &kThreeKernels;
     return nullptr;
   }
 };

@@ -3,34 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
 #include <thread>
 
 #include "rlx/ops/build.h"
 #include "rlx/runtime/eval.h"
+#include "tests/unit/allocation_counter.h"
 #include "tests/unit/fake_device.h"
-
-// Counts what the process allocates with new, for the test that a run allocates nothing. Not
-// inlined: g++ 12 then takes the pairs of new and free for a mismatch.
-namespace {
-std::atomic<int64_t> allocations{0};
-}
-[[gnu::noinline]] void* operator new(size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* p = std::malloc(size ? size : 1)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(size_t size, std::align_val_t alignment) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  const auto a = size_t(alignment);
-  if (void* p = std::aligned_alloc(a, (size + a) / a * a)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace rlx {
 namespace {
@@ -343,9 +321,9 @@ TEST(Session, WritingIntoGivenOutputsAllocatesNothing) {
     std::vector<Array> outputs{Array::zeros(kF32, {40, 40})};
     // The first run sets up; the pool's threads start up to then.
     for (int i = 0; i < 3; ++i) e.run_into(inputs, outputs);
-    const int64_t before = allocations.load();
+    const int64_t before = allocation_count();
     for (int i = 0; i < 100; ++i) e.run_into(inputs, outputs);
-    EXPECT_EQ(allocations.load(), before) << n << " threads";
+    EXPECT_EQ(allocation_count(), before) << n << " threads";
     EXPECT_EQ(session.weights().get("count").at(0), 103);
   }
 }

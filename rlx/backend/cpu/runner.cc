@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <exception>
+#include <new>
+#include <string>
 #include <vector>
 
 #include "rlx/backend/cpu/cpu.h"
@@ -14,7 +17,7 @@ namespace {
 
 // Work below this time is not worth a second thread.
 constexpr double kParallelNanoseconds = 5000;
-constexpr uint8_t kCanary = 0xC5;
+constexpr uint8_t kCanary = 0xC5, kPoison = 0xFF;
 
 // Null pointers of tensors without elements.
 alignas(kAlignment) std::array<std::byte, kAlignment> empty_memory;
@@ -31,10 +34,7 @@ class CpuRunner final : public Runner {
     for (uint32_t i = first_slot_[storage]; i < first_slot_[storage + 1]; ++i) {
       table_[slots_[i].index] = first + slots_[i].offset;
     }
-    if (storage == 0) {
-      arena_ = first;
-      for (int64_t guard : plan_->guards) std::memset(arena_ + guard, kCanary, kAlignment);
-    }
+    if (storage == 0) arena_ = first;
   }
 
   void bind_thread_scratch(void* base, int threads) override {
@@ -48,6 +48,7 @@ class CpuRunner final : public Runner {
     }
     cancel_ = cancel;
     wrote_params_.store(false, std::memory_order_relaxed);
+    if (!plan_->guards.empty()) poison();
     threads = std::min({threads, useful_threads_, scratch_threads_});
     if (threads > 1) {
       for (uint32_t i = 0; i < num_counters_; ++i) counters_[i].store(0, std::memory_order_relaxed);
@@ -236,6 +237,11 @@ class CpuRunner final : public Runner {
     }
   }
 
+  void poison() {
+    std::memset(arena_, kPoison, size_t(plan_->arena_bytes));
+    for (int64_t guard : plan_->guards) std::memset(arena_ + guard, kCanary, kAlignment);
+  }
+
   void check_guards() const {
     for (int64_t guard : plan_->guards) {
       for (int64_t i = 0; i < kAlignment; ++i) {
@@ -246,23 +252,28 @@ class CpuRunner final : public Runner {
     }
   }
 
-  // Called in a handler: records the failure with the step's op and label.
+  // Called in a handler: records the failure, with the step's op and label in front.
   void fail(Walker& w, uint32_t s) const noexcept {
     w.failed = true;
     try {
-      throw;
-    } catch (const Error& e) {
-      try {
-        if (e.kind() == ErrorKind::kCancelled) throw;
-        const PlanStep& step = plan_->steps[s];
-        std::string context(step.op->name);
-        if (!step.label.empty()) context += " at " + step.label;
-        throw e.with_context(context);
-      } catch (...) {
-        w.team.fail();
-      }
+      rethrow_as_error(plan_->steps[s]);
     } catch (...) {
       w.team.fail();
+    }
+  }
+
+  [[noreturn]] static void rethrow_as_error(const PlanStep& step) {
+    std::string context(step.op->name);
+    if (!step.label.empty()) context += " at " + step.label;
+    try {
+      throw;
+    } catch (const Error& e) {
+      if (e.kind() == ErrorKind::kCancelled) throw;
+      throw e.with_context(context);
+    } catch (const std::bad_alloc&) {
+      throw Error(ErrorKind::kDevice, context + ": out of memory");
+    } catch (const std::exception& e) {
+      throw Error(ErrorKind::kInternal, context + ": " + e.what());
     }
   }
 
