@@ -15,9 +15,7 @@ namespace {  // other files have functions of these names
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-#if HWY_TARGET == HWY_SCALAR
-constexpr int64_t kSquareBytes = 0;
-#else
+#if HWY_TARGET != HWY_SCALAR
 constexpr int64_t kSquareBytes = 16;
 
 // A square of N x N elements in N vectors of 16 bytes: log2(N) rounds that interleave vector i with
