@@ -1,5 +1,7 @@
 #include "rlx/ops/pool.h"
 
+#include <cmath>
+
 #include "rlx/ops/samples.h"
 
 namespace rlx {
@@ -55,16 +57,16 @@ Dims result_of(const Geometry& g) {
   return window_result(x, x[1], pool_window(filled(g.attrs))).static_dims();
 }
 
-Sample pool_sample(std::string name, DType dtype, const Geometry& g, PoolAttrs a) {
+Sample pool_sample(std::string name, DType dtype, const Geometry& g, const PoolAttrs& a) {
   const int64_t area = num_elements(a.kernel_size);
   // Distinct values: a max or min has a derivative. Factors near 1 keep long products in range.
   const Draw draw = a.kind == PoolKind::kProd ? Draw{.low = -1.4, .high = 1.4}
                                               : Draw{.kind = Draw::kDistinct, .low = -2, .high = 2};
   return {.name = std::move(name),
-          .attrs = Attrs::of(kPoolOp.fields, std::move(a)),
+          .attrs = Attrs::of(kPoolOp.fields, a),
           .operands = {{dtype, g.x, draw}},
           .reduction = area,
-          .scale = 1};
+          .scale = a.kind == PoolKind::kSum ? 2 * std::sqrt(double(area)) : 1};
 }
 
 std::vector<Sample> samples_pool() {
