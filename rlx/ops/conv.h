@@ -7,20 +7,20 @@ namespace rlx {
 
 // Of Conv and Conv3d; r is the number of spatial axes.
 struct ConvAttrs {
-  std::vector<int64_t> stride;    // r values; empty: 1
-  std::vector<int64_t> padding;   // r values (both sides alike) or 2r: before each axis, then after
-  std::vector<int64_t> dilation;  // r values; empty: 1
-  Dim groups = 1;                 // a Dim, because batching multiplies it by a batch size
+  std::vector<int64_t> stride{};    // r values; empty: 1
+  std::vector<int64_t> padding{};   // r values (both sides), or 2r: before each axis, then after
+  std::vector<int64_t> dilation{};  // r values; empty: 1
+  Dim groups = 1;                   // a Dim, because batching multiplies it by a batch size
 };
 
 // Of Conv2dBackwardInput and Conv2dBackwardWeight: the geometry of the forward call, and the shape
 // of the operand whose gradient is computed.
 struct ConvBackwardAttrs {
-  std::vector<int64_t> stride;
-  std::vector<int64_t> padding;
-  std::vector<int64_t> dilation;
+  std::vector<int64_t> stride{};
+  std::vector<int64_t> padding{};
+  std::vector<int64_t> dilation{};
   Dim groups = 1;
-  Shape shape;
+  Shape shape{};
 };
 
 ConvAttrs forward_attrs(const ConvBackwardAttrs& a);

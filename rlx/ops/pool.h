@@ -9,17 +9,17 @@ enum class PoolKind : uint8_t { kMax, kMean, kSum, kMin, kProd };
 
 struct PoolAttrs {
   PoolKind kind = PoolKind::kMax;
-  std::vector<int64_t> kernel_size;  // r values, one per spatial axis
-  std::vector<int64_t> stride;       // r values; empty: kernel_size
-  std::vector<int64_t> padding;   // r values (both sides alike) or 2r: before each axis, then after
-  bool count_include_pad = true;  // Mean only: divide by the kernel area, or by the cells of x
+  std::vector<int64_t> kernel_size{};  // r values, one per spatial axis
+  std::vector<int64_t> stride{};       // r values; empty: kernel_size
+  std::vector<int64_t> padding{};      // r values (both sides), or 2r: before each axis, then after
+  bool count_include_pad = true;       // Mean only: divide by the kernel area, or by the cells of x
 };
 
 // Of MaxPoolSelect and MaxPool2dBackward: the geometry of the forward call.
 struct MaxPoolAttrs {
-  std::vector<int64_t> kernel_size;
-  std::vector<int64_t> stride;
-  std::vector<int64_t> padding;
+  std::vector<int64_t> kernel_size{};
+  std::vector<int64_t> stride{};
+  std::vector<int64_t> padding{};
 };
 
 Window pool_window(const PoolAttrs& a);
