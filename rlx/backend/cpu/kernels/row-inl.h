@@ -49,6 +49,12 @@ void VectorRow2(const Row& r) {
   }
 }
 
+#if defined(__clang__)
+#pragma clang diagnostic push
+// Not every function vectorizes, and none does without optimization.
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
+
 template <class R, class A, class F>
 void PlainRow1(const Row& r) {
   for (int64_t k = 0; k < r.count; k += kRowGroup) {
@@ -81,6 +87,10 @@ void PlainRow3(const Row& r) {
     for (int64_t j = 0; j < kRowGroup; ++j) y[j] = F()(a[j], b[j], c[j]);
   }
 }
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace rlx::cpu
