@@ -102,13 +102,23 @@ class KernelCheck {
     for (size_t i = 0; i < wide.size(); ++i) inputs[fmt::format("arg{}", i)] = wide[i];
     const std::vector<Tensor> other = reference::evaluate(body, inputs);
     for (size_t i = 0; i < other.size(); ++i) {
-      expect(fmt::format("decomposition, result {}", i), compare_wide(other[i], direct[i], 1e-11));
+      // The constants of a decomposition are rounded to the operands' dtype.
+      const double relative = has_single() ? 5e-7 : 1e-11;
+      expect(fmt::format("decomposition, result {}", i),
+             compare_wide(other[i], direct[i], relative));
     }
   }
 
   bool has_narrow_float() const {
     for (const Array& a : operands_) {
       if (is_float(a.dtype()) && size_of(a.dtype()) < 4) return true;
+    }
+    return false;
+  }
+
+  bool has_single() const {
+    for (const Array& a : operands_) {
+      if (a.dtype() == DType::kF32 || a.dtype() == DType::kC64) return true;
     }
     return false;
   }
@@ -144,12 +154,15 @@ class KernelCheck {
     std::vector<Array> first;
     CompileOptions options;
     options.guard_zones = true;
+    Tolerance allowed = tolerance();
+    // A row of equal values is the worst case of a variance: x - mean is rounding alone.
+    if (layout == OperandLayout::kBroadcast) allowed.scale *= 32;
     std::set<std::string> entries = entries_that_fit();
     if (entries.empty()) entries.insert("");
     for (const std::string& entry : entries) {
       options.legalize.force_entry = entry;
       check_run(where + (entry.empty() ? "" : ", " + entry), call, options, expected, error,
-                tolerance(), &first);
+                allowed, &first);
     }
     const bool broadcast = layout == OperandLayout::kBroadcast;
     if (!broadcast) compare_with_contiguous(where, first);
