@@ -1,6 +1,7 @@
 #include "rlx/compile/layout.h"
 
 #include <algorithm>
+#include <map>
 
 #include "rlx/base/checked.h"
 #include "rlx/base/error.h"
@@ -9,7 +10,6 @@
 
 namespace rlx {
 
-RLX_USE_OP(Input);
 RLX_USE_OP(Param);
 RLX_USE_OP(Constant);
 RLX_USE_OP(Concat);
@@ -32,8 +32,10 @@ class Layout {
     judge_views();
     for (uint32_t id = 0; id < graph_.size(); ++id) emit(id);
     for (const Output& o : graph_.outputs()) draft_.outputs.push_back(value(o.value).view);
+    std::map<std::string_view, uint32_t> params;
+    for (Value v : graph_.params()) params.emplace(graph_.name_of(v), nodes_[v.node].leaf);
     for (const Update& u : graph_.updates()) {
-      draft_.updates.push_back({uint32_t(graph_.param_index(u.param)), value(u.value).view});
+      draft_.updates.push_back({params.at(u.param), value(u.value).view});
     }
     return std::move(draft_);
   }
@@ -57,6 +59,7 @@ class Layout {
     const KernelEntry* entry = nullptr;  // of kernel calls
     std::vector<double> costs;           // per operand: extra nanoseconds, or kRefused
     bool needs_copy = false;             // a view op that strides cannot express
+    uint32_t leaf = 0;                   // index of an input or param in the plan
   };
 
   ValueInfo& value(Value v) { return nodes_[v.node].values[v.index]; }
@@ -74,8 +77,12 @@ class Layout {
       byte_size(t.dtype, dims);
       return PlanTensor{name, t.dtype, std::move(dims)};
     };
-    for (Value v : graph_.inputs()) plan.inputs.push_back(tensor(graph_.name_of(v), v));
+    for (Value v : graph_.inputs()) {
+      nodes_[v.node].leaf = uint32_t(plan.inputs.size());
+      plan.inputs.push_back(tensor(graph_.name_of(v), v));
+    }
     for (Value v : graph_.params()) {
+      nodes_[v.node].leaf = uint32_t(plan.params.size());
       const bool is_mutable = graph_.node(v).attrs.as<ParamAttrs>().is_mutable;
       plan.params.push_back({tensor(graph_.name_of(v), v), is_mutable, false});
     }
@@ -198,18 +205,13 @@ class Layout {
   void emit_leaf(uint32_t id, const Node& n) {
     ValueInfo& v = nodes_[id].values[0];
     int64_t elements = v.desc.num_elements();
-    StorageKind kind = StorageKind::kInput;
-    uint32_t index = 0;
+    StorageKind kind = n.op == &kParamOp ? StorageKind::kParam : StorageKind::kInput;
+    uint32_t index = nodes_[id].leaf;
     if (n.op == &kConstantOp) {
       const Array array = n.attrs.as<ConstantAttrs>().value.dense();
       kind = StorageKind::kConstant;
       elements = array.num_elements();
       index = add_constant(array);
-    } else if (n.op == &kParamOp) {
-      kind = StorageKind::kParam;
-      index = uint32_t(graph_.param_index(graph_.name_of({id, 0})));
-    } else {
-      index = uint32_t(graph_.input_index(graph_.name_of({id, 0})));
     }
     v.view = {draft_.add_buffer(kind, index, v.desc.dtype, elements), 0, v.desc};
   }

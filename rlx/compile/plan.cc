@@ -100,13 +100,6 @@ int64_t Plan::byte_size() const {
   return bytes;
 }
 
-uint32_t Plan::storage(StorageKind kind, uint32_t index) const {
-  for (uint32_t s = 0; s < storages.size(); ++s) {
-    if (storages[s].kind == kind && storages[s].index == index) return s;
-  }
-  return PlanView::kNone;
-}
-
 std::string to_string(const Plan& plan, const PlanPrintOptions& options) {
   std::string out = fmt::format("plan {}\n", plan.name);
   const auto tensor = [&](std::string_view what, const PlanTensor& t, std::string_view note) {

@@ -120,8 +120,6 @@ struct Plan {
   MemoryEstimate estimate(int threads = 1) const;
   // Bytes that the plan itself keeps alive, for bounded caches.
   int64_t byte_size() const;
-  // Index of the storage of that kind and index.
-  uint32_t storage(StorageKind kind, uint32_t index) const;
 };
 
 struct PlanPrintOptions {

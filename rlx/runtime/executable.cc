@@ -80,18 +80,30 @@ struct Instance {
         runner(core.device.make_runner(cached->plan)),
         weights(core.weights, cached->plan) {
     const Plan& p = plan();
-    const auto storages = [&](StorageKind kind, size_t count) {
-      std::vector<uint32_t> ids;
-      for (uint32_t i = 0; i < count; ++i) ids.push_back(p.storage(kind, i));
-      return ids;
-    };
-    inputs = storages(StorageKind::kInput, p.inputs.size());
-    outputs = storages(StorageKind::kOutput, p.outputs.size());
-    params = storages(StorageKind::kParam, p.params.size());
-    packed = storages(StorageKind::kPacked, p.packed.size());
-    for (uint32_t i = 0; i < p.constants.size(); ++i) {
-      if (p.constants[i].defined()) {
-        bind(p.storage(StorageKind::kConstant, i), const_cast<void*>(p.constants[i].raw()));
+    inputs.assign(p.inputs.size(), PlanView::kNone);
+    outputs.assign(p.outputs.size(), PlanView::kNone);
+    params.assign(p.params.size(), PlanView::kNone);
+    packed.assign(p.packed.size(), PlanView::kNone);
+    for (uint32_t s = 0; s < p.storages.size(); ++s) {
+      const uint32_t index = p.storages[s].index;
+      switch (p.storages[s].kind) {
+        case StorageKind::kArena:
+          break;
+        case StorageKind::kInput:
+          inputs[index] = s;
+          break;
+        case StorageKind::kOutput:
+          outputs[index] = s;
+          break;
+        case StorageKind::kParam:
+          params[index] = s;
+          break;
+        case StorageKind::kPacked:
+          packed[index] = s;
+          break;
+        case StorageKind::kConstant:
+          bind(s, const_cast<void*>(p.constants[index].raw()));  // kernels only read it
+          break;
       }
     }
   }
