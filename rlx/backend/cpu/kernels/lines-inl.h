@@ -23,19 +23,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class S>
 using WideOf = std::conditional_t<std::is_same_v<S, double>, double, float>;
 
-// Cells [begin, end) of a phase lie in the tensor; the cell `begin` is source element `first`.
-struct PhaseRange {
-  int64_t begin, end, first;
-};
-
-HWY_INLINE PhaseRange RangeOfPhase(const WindowGeometry& g, int64_t phase) {
-  const int64_t stride = g.stride[2], before = g.before[2], length = g.phase();
-  const int64_t begin = std::clamp<int64_t>(ceil_div(before - phase, stride), 0, length);
-  const int64_t end =
-      std::clamp<int64_t>(ceil_div(g.in[2] + before - phase, stride), begin, length);
-  return {begin, end, begin * stride + phase - before};
-}
-
 template <class S>
 HWY_INLINE void CopyCells(const S* from, int64_t stride, WideOf<S>* to, int64_t count) {
   const hn::ScalableTag<WideOf<S>> d;
@@ -58,11 +45,11 @@ HWY_INLINE void LoadLine(const WindowGeometry& g, const S* from, WideOf<S> fill,
     std::fill(to, to + g.line(), fill);
     return;
   }
-  for (int64_t phase = 0; phase < g.stride[2]; ++phase, to += length) {
-    const PhaseRange r = RangeOfPhase(g, phase);
+  for (const PhaseRange& r : g.phases()) {
     for (int64_t i = 0; i < r.begin; ++i) to[i] = fill;
     CopyCells(from + r.first, g.stride[2], to + r.begin, r.end - r.begin);
     for (int64_t i = r.end; i < length; ++i) to[i] = fill;
+    to += length;
   }
 }
 

@@ -97,11 +97,11 @@ HWY_INLINE void StoreLine(const WindowGeometry& g, const WideOf<S>* from, S* to)
       StoreCount(LoadCount(d, from + g.before[2] + i, n), d, to + i, n);
     });
   } else {
-    for (int64_t phase = 0; phase < g.stride[2]; ++phase, from += g.phase()) {
-      const PhaseRange r = RangeOfPhase(g, phase);
+    for (const PhaseRange& r : g.phases()) {
       for (int64_t i = r.begin; i < r.end; ++i) {
         to[r.first + (i - r.begin) * g.stride[2]] = S(from[i]);
       }
+      from += g.phase();
     }
   }
   for (int64_t i = held; i < g.in[2]; ++i) to[i] = S(T(0));

@@ -2,10 +2,19 @@
 // padded lines in which the cells of a window's tap lie side by side for any stride.
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
 #include "rlx/base/checked.h"
 #include "rlx/ops/window.h"
 
 namespace rlx::cpu {
+
+// Cells [begin, end) of a phase of a padded line lie in the tensor; the first of them is cell
+// `first` of the line.
+struct PhaseRange {
+  int64_t begin = 0, end = 0, first = 0;
+};
 
 struct WindowGeometry {
   int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1};
@@ -25,6 +34,7 @@ struct WindowGeometry {
       before[to] = w.before(i);
       dilation[to] = w.dilation[from];
     }
+    make_phases();
   }
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   int64_t in_area() const { return in[0] * in[1] * in[2]; }
@@ -43,12 +53,27 @@ struct WindowGeometry {
 
   // A padded line of the last axis is stored by phases: cell x at (x mod stride) * phase + x /
   // stride, so that tap k of the windows 0, 1, 2, ... is read from tap_offset(k) on, contiguously.
-  int64_t phase() const { return ceil_div(cells(2, out[2]), stride[2]); }
-  int64_t line() const { return phase() * stride[2]; }
+  int64_t phase() const { return phase_; }
+  int64_t line() const { return phase_ * stride[2]; }
+  const std::vector<PhaseRange>& phases() const { return phases_; }
   int64_t tap_offset(int64_t k) const {
     const int64_t cell = k * dilation[2];
     return cell % stride[2] * phase() + cell / stride[2];
   }
+
+ private:
+  void make_phases() {
+    const int64_t step = stride[2];
+    phase_ = ceil_div(cells(2, out[2]), step);
+    for (int64_t p = 0; p < step; ++p) {
+      const int64_t begin = std::clamp<int64_t>(ceil_div(before[2] - p, step), 0, phase_);
+      const int64_t end = std::clamp<int64_t>(ceil_div(in[2] + before[2] - p, step), begin, phase_);
+      phases_.push_back({begin, end, begin * step + p - before[2]});
+    }
+  }
+
+  int64_t phase_ = 1;
+  std::vector<PhaseRange> phases_;
 };
 
 // Vector loads and stores at the end of a buffer of lines may pass it by so many elements.
