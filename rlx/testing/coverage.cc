@@ -77,31 +77,14 @@ KindCoverage kind_of(const KernelTable& kernels, const OpRow& row) {
   return kind;
 }
 
-enum class KernelCode { kVector, kGeneric, kMixed };
-
-// The dtypes of a kind whose native cells run on vector, on generic or on both sorts of kernels.
-std::string dtypes_with(const KindCoverage& kind, KernelCode code) {
-  std::string text;
-  for (const DTypeCells& d : kind.dtypes) {
-    if (d.native == 0) continue;
-    const KernelCode found = d.vector == d.native ? KernelCode::kVector
-                             : d.vector == 0      ? KernelCode::kGeneric
-                                                  : KernelCode::kMixed;
-    if (found == code) text += fmt::format("{}{}", text.empty() ? "" : " ", to_string(d.dtype));
-  }
-  return text;
-}
-
 void add_rows(const Coverage& coverage, bool internal, std::string& out) {
   out += "| Kind | Family | Status | Vector kernels | Both | Generic kernels |\n";
   out += "|---|---|---|---|---|---|\n";
   for (const KindCoverage& k : coverage.kinds) {
     if (k.planned || k.internal != internal) continue;
-    const bool kernels = k.status != KindStatus::kStructural;
     out += fmt::format("| {} | {} | {} | {} | {} | {} |\n", k.name, k.family, to_string(k.status),
-                       kernels ? dtypes_with(k, KernelCode::kVector) : "",
-                       kernels ? dtypes_with(k, KernelCode::kMixed) : "",
-                       kernels ? dtypes_with(k, KernelCode::kGeneric) : "");
+                       dtypes_with(k, KernelCode::kVector), dtypes_with(k, KernelCode::kMixed),
+                       dtypes_with(k, KernelCode::kGeneric));
   }
 }
 
@@ -117,6 +100,19 @@ int KindCoverage::native() const {
   int n = 0;
   for (const DTypeCells& d : dtypes) n += d.native;
   return n;
+}
+
+std::string dtypes_with(const KindCoverage& kind, KernelCode code) {
+  std::string text;
+  if (kind.status == KindStatus::kStructural) return text;
+  for (const DTypeCells& d : kind.dtypes) {
+    if (d.native == 0) continue;
+    const KernelCode found = d.vector == d.native ? KernelCode::kVector
+                             : d.vector == 0      ? KernelCode::kGeneric
+                                                  : KernelCode::kMixed;
+    if (found == code) text += fmt::format("{}{}", text.empty() ? "" : " ", to_string(d.dtype));
+  }
+  return text;
 }
 
 int Coverage::count(KindStatus status, bool internal) const {

@@ -50,6 +50,11 @@ struct KindCoverage {
   int native() const;
 };
 
+// On which sort of kernels the native cells of a dtype run.
+enum class KernelCode : uint8_t { kVector, kMixed, kGeneric };
+// The dtypes of the kind whose native cells run so: "f32 f64". Empty for structural kinds.
+std::string dtypes_with(const KindCoverage& kind, KernelCode code);
+
 struct Coverage {
   std::string_view backend;
   std::vector<KindCoverage> kinds;  // in the order of ops.def

@@ -109,6 +109,20 @@ TEST(Coverage, CellsAreCountedUnderTheDTypeOfTheCall) {
   EXPECT_EQ(dtype("Iota", {}, kI16), kI16);
 }
 
+TEST(Coverage, DTypesAreGroupedByTheSortOfTheirKernels) {
+  KindCoverage k;
+  k.status = KindStatus::kDecomposed;
+  k.dtypes = {{DType::kI8, 4, 4, 0},
+              {DType::kF16, 4, 0, 0},
+              {DType::kF32, 4, 3, 3},
+              {DType::kF64, 4, 4, 3}};
+  EXPECT_EQ(dtypes_with(k, KernelCode::kVector), "f32");
+  EXPECT_EQ(dtypes_with(k, KernelCode::kMixed), "f64");
+  EXPECT_EQ(dtypes_with(k, KernelCode::kGeneric), "i8");
+  k.status = KindStatus::kStructural;
+  EXPECT_EQ(dtypes_with(k, KernelCode::kGeneric), "");
+}
+
 TEST(Coverage, TheTableNamesEveryKindOnce) {
   const std::string text = coverage_markdown(cpu_coverage());
   EXPECT_NE(text.find(cpu_coverage().summary()), std::string::npos);

@@ -9,20 +9,19 @@
 namespace rlx::cli {
 namespace {
 
-// "f32 vector, i32 generic, u8 3 of 5 vector"; a dtype with gaps says how many cells are native.
+// "vector f32 f64, generic i8", and how many cells are native where not all are.
 std::string kernels_of(const KindCoverage& kind) {
+  constexpr std::string_view kNames[] = {"vector", "both", "generic"};
   std::string text;
+  for (const KernelCode code : {KernelCode::kVector, KernelCode::kMixed, KernelCode::kGeneric}) {
+    const std::string dtypes = dtypes_with(kind, code);
+    if (dtypes.empty()) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kNames[size_t(code)], dtypes);
+  }
   for (const DTypeCells& d : kind.dtypes) {
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", to_string(d.dtype));
-    if (kind.status == KindStatus::kStructural) continue;
-    if (d.native < d.cells) text += fmt::format(" {}/{} native", d.native, d.cells);
-    if (d.vector == d.native) {
-      text += " vector";
-    } else if (d.vector == 0) {
-      text += " generic";
-    } else {
-      text += fmt::format(" {}/{} vector", d.vector, d.native);
-    }
+    if (d.native == d.cells) continue;
+    text += fmt::format("{}{} {}/{} native", text.empty() ? "" : ", ", to_string(d.dtype), d.native,
+                        d.cells);
   }
   return text;
 }
