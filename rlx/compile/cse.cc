@@ -31,7 +31,7 @@ Graph merge_common(const Graph& graph) {
                  [&](Builder& b, const Node& n,
                      std::span<const Value> operands) -> std::optional<std::vector<Value>> {
                    CallKey key{n.op, n.attrs, {operands.begin(), operands.end()}};
-                   if (n.op->has(kCommutative) && key.operands.size() >= 2 &&
+                   if (n.op->commutes && n.op->commutes(n.attrs) && key.operands.size() >= 2 &&
                        key.operands[1] < key.operands[0]) {
                      // a + b and b + a are one call only where swapping changes nothing, shapes
                      // included.

@@ -77,13 +77,12 @@ struct Decomposition {
 
 enum OpFlags : uint32_t {
   kNoFlags = 0,
-  kCommutative = 1,  // the first two operands may be swapped
-  kElementwise = 2,  // results and broadcast operands correspond element by element
-  kLeaf = 4,         // Input, Param, Constant: no operands, no kernel
-  kView = 8,         // can be a new description of its operand's memory
-  kRandom = 16,      // draws: never folded
-  kIdentity = 32,    // forwards its operand (StopGradient)
-  kNoGradient = 64,  // cotangents and tangents of all operands are zero by definition
+  kElementwise = 1,  // results and broadcast operands correspond element by element
+  kLeaf = 2,         // Input, Param, Constant: no operands, no kernel
+  kView = 4,         // can be a new description of its operand's memory
+  kRandom = 8,       // draws: never folded
+  kIdentity = 16,    // forwards its operand (StopGradient)
+  kNoGradient = 32,  // cotangents and tangents of all operands are zero by definition
 };
 
 struct OpDef {
@@ -97,6 +96,8 @@ struct OpDef {
   JvpFn jvp = nullptr;
   VjpFn vjp = nullptr;
   BatchFn batching = nullptr;
+  // Whether the first two operands may be swapped where their types are equal; none: no.
+  bool (*commutes)(const Attrs&) = nullptr;
   CostFn cost = nullptr;  // none: one flop per result element, operands and results once
   bool has(OpFlags f) const { return (flags & f) != 0; }
 };

@@ -165,6 +165,21 @@ std::vector<Value> vjp_binary(Builder& b, const RuleCall& call, std::span<const 
   return {unbroadcast(b, first, b.shape(x)), unbroadcast(b, second, b.shape(y))};
 }
 
+bool commutes(const Attrs& attrs) {
+  switch (attrs.as<BinaryAttrs>().kind) {
+    case BinaryKind::kAdd:
+    case BinaryKind::kMul:
+    case BinaryKind::kMax:
+    case BinaryKind::kMin:
+    case BinaryKind::kBitAnd:
+    case BinaryKind::kBitOr:
+    case BinaryKind::kBitXor:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Cost cost_binary(const CostContext& c) {
   switch (c.attrs.as<BinaryAttrs>().kind) {
     case BinaryKind::kPow:
@@ -214,6 +229,7 @@ Errors: a dtype that the kind does not accept, different dtypes, shapes that do 
     .jvp = jvp_binary,
     .vjp = vjp_binary,
     .batching = batch_elementwise,
+    .commutes = commutes,
     .cost = cost_binary,
 };
 

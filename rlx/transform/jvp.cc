@@ -107,7 +107,8 @@ Graph jvp(const Graph& graph, const std::vector<std::string>& wrt) {
   for (const Output& o : graph.outputs()) {
     const auto dual = driver.get(o.value);
     if (!is_differentiable(out.type(dual.primal).dtype)) continue;
-    out.add_output("t_" + o.name, dual.tangent.valid() ? dual.tangent : zeros_like(b, dual.primal));
+    out.add_output(fresh_output_name(out, "t_", o.name),
+                   dual.tangent.valid() ? dual.tangent : zeros_like(b, dual.primal));
   }
   return out;
 }
