@@ -58,10 +58,6 @@ constexpr PhiloxBlock philox_block(uint64_t seed, uint64_t key, uint64_t index) 
   return philox(counter, seed_words);
 }
 
-// How many elements one block yields.
-inline constexpr int kPhiloxValuesF32 = 4;  // also f16, bf16
-inline constexpr int kPhiloxValuesF64 = 2;
-
 // Uniforms in [0, 1) of one word; the 16-bit types get the f32 value, which is exact in them.
 constexpr float uniform_f32(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 constexpr float uniform_f16(uint32_t word) { return static_cast<float>(word >> 21) * 0x1p-11f; }

@@ -35,8 +35,7 @@ class Executor {
 // - An idle worker keeps its processor for a moment, because the next run usually follows at once,
 //   then sleeps. Nothing is allocated per run.
 // - Every thread of a body has the default floating-point modes (round to nearest, subnormals
-// kept),
-//   so results do not depend on who computes a part; the caller's own modes are put back.
+//   kept), so results do not depend on who computes a part; the caller's own modes are put back.
 // - After fork() the child's pools start afresh. A body must not fork, except to exec or _exit.
 class ThreadPool final : public Executor {
  public:

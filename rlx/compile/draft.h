@@ -20,7 +20,6 @@ struct DraftBuffer {
   int64_t bytes = 0;
   // In the arena: the buffer whose memory this one uses (itself, or what it took over in place).
   uint32_t owner = 0;
-  int64_t arena_offset = 0;
 };
 
 struct DraftView {

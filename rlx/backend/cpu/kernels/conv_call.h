@@ -15,7 +15,6 @@ struct ConvSizes {
   int64_t inputs = 0, outputs = 0;  // channels of a group
   int64_t in_area = 0, out_area = 0, taps = 1;
   int64_t depth() const { return inputs * taps; }  // of a row of the weight
-  int64_t all_inputs() const { return groups * inputs; }
   int64_t all_outputs() const { return groups * outputs; }
   double flops() const {
     return 2.0 * double(images) * double(all_outputs()) * double(out_area) * double(depth());
