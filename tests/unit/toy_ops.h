@@ -100,8 +100,7 @@ inline const OpDef kConstant{
     .infer = [](const InferContext& c) -> std::vector<TensorType> {
       return {{c.as<ConstantAttrs>().value.dtype(), c.as<ConstantAttrs>().shape}};
     }};
-inline const OpDef kAdd{
-    .name = "Add", .fields = RLX_FIELDS(NoAttrs), .flags = kCommutative, .infer = infer_add};
+inline const OpDef kAdd{.name = "Add", .fields = RLX_FIELDS(NoAttrs), .infer = infer_add};
 inline const OpDef kAll{
     .name = "All",
     .fields = RLX_FIELDS(AllAttrs, flag, number, real, text, dtype, ints, dim, shape, array, graph,
