@@ -27,6 +27,7 @@ struct InputState {
   WindowGeometry g;
   ConvSizes sizes;
   DType dtype = DType::kF32;
+  bool pointwise = false;       // patches are dx itself (not for f16 and bf16)
   int64_t lines = 1;            // output lines of a block, counted through all planes
   int64_t block_channels = 1;   // input channels of a chunk
   std::vector<GemmPlan> plans;  // [whole or last channel block][whole or last line block]
@@ -34,6 +35,8 @@ struct InputState {
 
   bool half() const { return is_half(dtype); }
   int64_t all_lines() const { return g.out[0] * g.out[1]; }
+  // One output of one input: each tap adds the scaled lines of dy, no product needed.
+  bool depthwise() const { return sizes.inputs == 1 && sizes.outputs == 1; }
   int64_t channel_blocks() const { return ceil_div(sizes.inputs, block_channels); }
 };
 
@@ -52,7 +55,7 @@ void run_input(const void* state, const StepArgs& args, int64_t chunk) {
   std::byte* result =
       element(args.results[0], s.dtype, (image_group * z.inputs + channel) * z.in_area);
   std::byte* dx = s.half() ? scratch + s.dx_at : result;
-  std::memset(dx, 0, size_t(channels * z.in_area * size_of(wide)));
+  if (!s.pointwise) std::memset(dx, 0, size_t(channels * z.in_area * size_of(wide)));
   for (int64_t line = 0; line < s.all_lines(); line += s.lines) {
     const int64_t lines = std::min(s.lines, s.all_lines() - line), width = s.g.out[2];
     const int64_t first = image_group * z.outputs * z.out_area + line * width;
@@ -64,9 +67,14 @@ void run_input(const void* state, const StepArgs& args, int64_t chunk) {
       }
       dy = scratch;
     }
+    if (s.depthwise()) {
+      add_scaled(s.g, wide == DType::kF64, dy, w, dx);
+      continue;
+    }
     const GemmPlan& plan = s.plans[plan_row + (lines == s.lines ? 0 : 1)];
-    run_product(plan, w, dy, scratch + s.patches_at, scratch + s.product_at);
-    add_patches(s.g, wide == DType::kF64, scratch + s.patches_at, channels, line, lines, dx);
+    std::byte* patches = s.pointwise ? element(dx, wide, line * width) : scratch + s.patches_at;
+    run_product(plan, w, dy, patches, scratch + s.product_at);
+    if (!s.pointwise) add_patches(s.g, wide == DType::kF64, patches, channels, line, lines, dx);
   }
   if (s.half()) narrow_elements(s.dtype, dx, channels * z.in_area, result);
 }
@@ -85,7 +93,7 @@ GemmPlan input_product(const InputState& s, int64_t channels, int64_t lines) {
   shape.a_row_stride = 1;
   shape.a_col_stride = s.sizes.depth();
   shape.b_row_stride = s.half() ? shape.n : s.sizes.out_area;
-  shape.c_row_stride = shape.n;
+  shape.c_row_stride = s.pointwise ? s.sizes.in_area : shape.n;
   return single_product(s.dtype, std::move(shape), false);
 }
 
@@ -101,12 +109,14 @@ PreparedKernel prepare_input(const KernelCall& call) {
   s.dtype = call.results[0].dtype;
   s.g = geometry_of(dx, w, dy, a);
   s.sizes = conv_sizes(dx, w, s.g, a.groups.value());
+  s.pointwise = s.g.is_pointwise() && !s.half() && !s.depthwise();
   const ConvSizes& z = s.sizes;
   const int64_t bytes = size_of(wide_of(s.dtype)), images = z.images * z.groups;
   const int64_t parts = images == 0 ? 1 : ceil_div(kEnoughChunks, images);
   s.block_channels = std::max<int64_t>(1, ceil_div(z.inputs, parts));
   const int64_t line_bytes = checked_mul(checked_mul(s.block_channels * z.taps, s.g.out[2]), bytes);
-  s.lines = std::clamp<int64_t>(kBlockBytes / line_bytes, 1, s.all_lines());
+  s.lines = s.depthwise() ? s.all_lines()
+                          : std::clamp<int64_t>(kBlockBytes / line_bytes, 1, s.all_lines());
   for (const int64_t channels : {s.block_channels, last_part(z.inputs, s.block_channels)}) {
     for (const int64_t lines : {s.lines, last_part(s.all_lines(), s.lines)}) {
       s.plans.push_back(input_product(s, channels, lines));

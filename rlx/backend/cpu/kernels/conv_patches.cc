@@ -95,36 +95,66 @@ HWY_INLINE TapRange RangeOfTap(const WindowGeometry& g, int64_t k) {
   return {begin, end, begin * stride - offset};
 }
 
-template <class T>
-HWY_INLINE void AddCells(const T* from, int64_t count, T* to, int64_t stride) {
+template <bool kScaled, class T>
+HWY_INLINE void AddCells(const T* from, T scale, int64_t count, T* to, int64_t stride) {
   const hn::ScalableTag<T> d;
   if (stride == 1) {
+    const auto factor = hn::Set(d, scale);
     ForRow(d, size_t(count), [&](size_t i, size_t n) HWY_ATTR {
-      StoreCount(hn::Add(LoadCount(d, to + i, n), LoadCount(d, from + i, n)), d, to + i, n);
+      auto v = LoadCount(d, from + i, n);
+      if constexpr (kScaled) v = hn::Mul(v, factor);
+      StoreCount(hn::Add(LoadCount(d, to + i, n), v), d, to + i, n);
     });
   } else {
-    for (int64_t i = 0; i < count; ++i) to[i * stride] += from[i];
+    for (int64_t i = 0; i < count; ++i) to[i * stride] += kScaled ? from[i] * scale : from[i];
+  }
+}
+
+// One tap of one channel: its lines `from`, times `scale` if kScaled, go to the plane x.
+template <bool kScaled, class T>
+HWY_INLINE void AddTap(const WindowGeometry& g, const TapRange& range, int64_t kz, int64_t ky,
+                       const T* from, T scale, int64_t line, int64_t lines, T* x) {
+  int64_t oz = line / g.out[1], oy = line % g.out[1];
+  for (int64_t l = 0; l < lines; ++l, from += g.out[2]) {
+    const int64_t z = oz * g.stride[0] + kz * g.dilation[0] - g.before[0];
+    const int64_t y = oy * g.stride[1] + ky * g.dilation[1] - g.before[1];
+    if (++oy == g.out[1]) {
+      oy = 0;
+      ++oz;
+    }
+    if (z < 0 || z >= g.in[0] || y < 0 || y >= g.in[1]) continue;
+    AddCells<kScaled>(from + range.begin, scale, range.end - range.begin,
+                      x + (z * g.in[1] + y) * g.in[2] + range.first, g.stride[2]);
   }
 }
 
 template <class T>
 void AddPatches(const WindowGeometry& g, const T* patches, int64_t channels, int64_t line,
                 int64_t lines, T* x) {
-  const auto inside = [&](int axis, int64_t out, int64_t k, int64_t* cell) {
-    *cell = out * g.stride[axis] + k * g.dilation[axis] - g.before[axis];
-    return *cell >= 0 && *cell < g.in[axis];
-  };
-  for (int64_t c = 0; c < channels; ++c, x += g.in_area()) {
-    for (int64_t tap = 0; tap < g.taps(); ++tap, patches += lines * g.out[2]) {
-      const int64_t kz = tap / (g.kernel[1] * g.kernel[2]), ky = tap / g.kernel[2] % g.kernel[1];
-      const TapRange range = RangeOfTap(g, tap % g.kernel[2]);
-      if (range.begin == range.end) continue;
-      for (int64_t l = 0; l < lines; ++l) {
-        int64_t z, y;
-        if (!inside(0, (line + l) / g.out[1], kz, &z)) continue;
-        if (!inside(1, (line + l) % g.out[1], ky, &y)) continue;
-        AddCells(patches + l * g.out[2] + range.begin, range.end - range.begin,
-                 x + (z * g.in[1] + y) * g.in[2] + range.first, g.stride[2]);
+  const int64_t row = lines * g.out[2];
+  for (int64_t kx = 0; kx < g.kernel[2]; ++kx) {
+    const TapRange range = RangeOfTap(g, kx);
+    if (range.begin == range.end) continue;
+    const T* from = patches + kx * row;
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t kz = 0; kz < g.kernel[0]; ++kz) {
+        for (int64_t ky = 0; ky < g.kernel[1]; ++ky, from += g.kernel[2] * row) {
+          AddTap<false>(g, range, kz, ky, from, T(1), line, lines, x + c * g.in_area());
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+void AddScaled(const WindowGeometry& g, const T* dy, const T* w, T* x) {
+  for (int64_t kx = 0; kx < g.kernel[2]; ++kx) {
+    const TapRange range = RangeOfTap(g, kx);
+    if (range.begin == range.end) continue;
+    for (int64_t kz = 0; kz < g.kernel[0]; ++kz) {
+      for (int64_t ky = 0; ky < g.kernel[1]; ++ky) {
+        const T scale = w[(kz * g.kernel[1] + ky) * g.kernel[2] + kx];
+        AddTap<true>(g, range, kz, ky, dy, scale, 0, g.out[0] * g.out[1], x);
       }
     }
   }
@@ -172,6 +202,16 @@ void AddPatchesOf(const WindowGeometry& g, bool is_double, const void* patches, 
   }
 }
 
+void AddScaledOf(const WindowGeometry& g, bool is_double, const void* dy, const void* w, void* x) {
+  if (is_double) {
+    AddScaled(g, static_cast<const double*>(dy), static_cast<const double*>(w),
+              static_cast<double*>(x));
+  } else {
+    AddScaled(g, static_cast<const float*>(dy), static_cast<const float*>(w),
+              static_cast<float*>(x));
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace rlx::cpu
 HWY_AFTER_NAMESPACE();
@@ -183,6 +223,7 @@ HWY_EXPORT(LoadLinesOf);
 HWY_EXPORT(PackPanelsOf);
 HWY_EXPORT(PackRowsOf);
 HWY_EXPORT(AddPatchesOf);
+HWY_EXPORT(AddScaledOf);
 
 namespace {
 
@@ -266,6 +307,10 @@ void PatchGrid::pack_rows(const void* lines, const PatchBlock& b, void* rows) co
 void add_patches(const WindowGeometry& g, bool is_double, const void* patches, int64_t channels,
                  int64_t line, int64_t lines, void* x) {
   HWY_DYNAMIC_DISPATCH(AddPatchesOf)(g, is_double, patches, channels, line, lines, x);
+}
+
+void add_scaled(const WindowGeometry& g, bool is_double, const void* dy, const void* w, void* x) {
+  HWY_DYNAMIC_DISPATCH(AddScaledOf)(g, is_double, dy, w, x);
 }
 
 void widen_elements(DType dtype, const void* from, int64_t count, void* to) {

@@ -65,6 +65,9 @@ class PatchGrid {
 void add_patches(const WindowGeometry& g, bool is_double, const void* patches, int64_t channels,
                  int64_t line, int64_t lines, void* x);
 
+// The same for one channel whose patch matrix is w dy: row t is dy (all output lines) times w[t].
+void add_scaled(const WindowGeometry& g, bool is_double, const void* dy, const void* w, void* x);
+
 // Elements of a float dtype to f32 (f64 stays) and back.
 void widen_elements(DType dtype, const void* from, int64_t count, void* to);
 void narrow_elements(DType dtype, const void* from, int64_t count, void* to);

@@ -37,6 +37,35 @@ HWY_INLINE void CopyCells(const S* from, int64_t stride, WideOf<S>* to, int64_t 
   }
 }
 
+// Stride 2: both phases at once. Short vectors, because lines are often short.
+template <class T>
+using PairTag = hn::CappedTag<T, 16 / sizeof(T)>;
+
+template <class T>
+HWY_INLINE void LoadPairs(const WindowGeometry& g, const T* from, T fill, T* to) {
+  const PairTag<T> d;
+  const auto lanes = int64_t(hn::Lanes(d));
+  const PhaseRange &even = g.phases()[0], &odd = g.phases()[1];
+  const int64_t length = g.phase(), end = std::min(even.end, odd.end);
+  T* to_odd = to + length;
+  int64_t i = 0;
+  const auto one_by_one = [&](int64_t until) HWY_ATTR {
+    for (; i < until; ++i) {
+      const int64_t cell = 2 * i - g.before[2];
+      to[i] = i >= even.begin && i < even.end ? from[cell] : fill;
+      to_odd[i] = i >= odd.begin && i < odd.end ? from[cell + 1] : fill;
+    }
+  };
+  one_by_one(std::min(std::max(even.begin, odd.begin), length));
+  for (; i + lanes <= end; i += lanes) {
+    hn::Vec<decltype(d)> a, b;
+    hn::LoadInterleaved2(d, from + (2 * i - g.before[2]), a, b);
+    hn::StoreU(a, d, to + i);
+    hn::StoreU(b, d, to_odd + i);
+  }
+  one_by_one(length);
+}
+
 // One line of the tensor, or `fill` alone if `from` is null.
 template <class S>
 HWY_INLINE void LoadLine(const WindowGeometry& g, const S* from, WideOf<S> fill, WideOf<S>* to) {
@@ -44,6 +73,9 @@ HWY_INLINE void LoadLine(const WindowGeometry& g, const S* from, WideOf<S> fill,
   if (from == nullptr) {
     std::fill(to, to + g.line(), fill);
     return;
+  }
+  if constexpr (std::is_same_v<S, WideOf<S>>) {
+    if (g.stride[2] == 2) return LoadPairs(g, from, fill, to);
   }
   for (const PhaseRange& r : g.phases()) {
     for (int64_t i = 0; i < r.begin; ++i) to[i] = fill;

@@ -86,6 +86,31 @@ void SelectPlane(const PoolState& s, const S* x, const S* values, S* y, WideOf<S
   });
 }
 
+template <class S>
+HWY_INLINE void StorePairs(const WindowGeometry& g, const WideOf<S>* from, S* to) {
+  using T = WideOf<S>;
+  const PairTag<T> d;
+  const auto lanes = int64_t(hn::Lanes(d));
+  const PhaseRange &even = g.phases()[0], &odd = g.phases()[1];
+  const T* from_odd = from + g.phase();
+  int64_t i = std::min(even.begin, odd.begin);
+  const auto one_by_one = [&](int64_t until) HWY_ATTR {
+    for (; i < until; ++i) {
+      const int64_t cell = 2 * i - g.before[2];
+      if (i >= even.begin && i < even.end) to[cell] = S(from[i]);
+      if (i >= odd.begin && i < odd.end) to[cell + 1] = S(from_odd[i]);
+    }
+  };
+  one_by_one(std::max(even.begin, odd.begin));
+  if constexpr (std::is_same_v<S, T>) {
+    for (; i + lanes <= std::min(even.end, odd.end); i += lanes) {
+      hn::StoreInterleaved2(hn::LoadU(d, from + i), hn::LoadU(d, from_odd + i), d,
+                            to + (2 * i - g.before[2]));
+    }
+  }
+  one_by_one(std::max(even.end, odd.end));
+}
+
 // Writes a padded line back to the tensor; cells that it does not hold are 0.
 template <class S>
 HWY_INLINE void StoreLine(const WindowGeometry& g, const WideOf<S>* from, S* to) {
@@ -96,6 +121,8 @@ HWY_INLINE void StoreLine(const WindowGeometry& g, const WideOf<S>* from, S* to)
     ForRow(d, size_t(held), [&](size_t i, size_t n) HWY_ATTR {
       StoreCount(LoadCount(d, from + g.before[2] + i, n), d, to + i, n);
     });
+  } else if (sizeof(S) == sizeof(T) && g.stride[2] == 2) {
+    StorePairs(g, from, to);
   } else {
     for (const PhaseRange& r : g.phases()) {
       for (int64_t i = r.begin; i < r.end; ++i) {
@@ -122,8 +149,9 @@ void BackwardPlane(const PoolState& s, const S* x, const S* dy, S* dx, WideOf<S>
       hn::StoreU(hn::Add(hn::LoadU(d, cell), hn::IfThenElseZero(hit, g)), d, cell);
     }
   });
-  const int64_t held_lines = s.g.in[0] * s.g.in[1];
-  std::fill(dx, dx + held_lines * s.g.in[2], S(T(0)));
+  const bool all_lines =
+      s.outer_cells() >= s.g.in[0] + s.g.before[0] && s.middle_cells() >= s.g.in[1] + s.g.before[1];
+  if (!all_lines) std::fill(dx, dx + s.g.in_area(), S(T(0)));
   ForPaddedLines(s, [&](int64_t line, int64_t from) HWY_ATTR {
     if (line >= 0) StoreLine(s.g, sums + from * s.g.line(), dx + line * s.g.in[2]);
   });
