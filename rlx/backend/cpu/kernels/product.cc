@@ -128,28 +128,22 @@ GemmShape gemm_shape(const Product& p) {
   return s;
 }
 
-// GemmPlan::run does not know its phase from a step, so each phase has a function of its own; what
-// goes beyond the last one (a product of gigabytes) is run by it, in one piece.
-constexpr size_t kMostPhases = 48;
+// A step's function does not learn its phase, so each phase has a function of its own.
+constexpr int kMostPhases = 16;
 
-struct Gemm {
-  GemmPlan plan;
-  void run(size_t phase, int64_t chunk, const GemmArgs& args) const {
-    plan.run(int(phase), chunk, args);
-    if (phase + 1 < kMostPhases) return;
-    for (int p = int(phase); p < plan.phases(); ++p) {
-      for (int64_t c = p == int(phase) ? 1 : 0; c < plan.chunks(p); ++c) plan.run(p, c, args);
-    }
+// A plan of at most kMostPhases: a product of gigabytes takes more scratch instead of more turns.
+GemmPlan make_plan(GemmElement element, const GemmShape& shape, bool b_prepacked) {
+  for (int64_t target = GemmPlan::kScratchTarget;; target = checked_mul(target, 2)) {
+    GemmPlan plan(element, shape, b_prepacked, false, target);
+    if (plan.phases() <= kMostPhases) return plan;
   }
-};
+}
 
 using PhaseFn = void (*)(const void*, const StepArgs&, int64_t);
 
 // Appends the plan's phases; run[p] is the function of phase p.
 void add_phases(const GemmPlan& plan, std::span<const PhaseFn> run, PreparedKernel& k) {
-  for (size_t p = 0; p < std::min(kMostPhases, size_t(plan.phases())); ++p) {
-    k.phases.push_back({p + 1 == kMostPhases ? 1 : plan.chunks(int(p)), run[p]});
-  }
+  for (int p = 0; p < plan.phases(); ++p) k.phases.push_back({plan.chunks(p), run[size_t(p)]});
 }
 
 double gemm_nanoseconds(const Product& p, DType t) {
@@ -158,7 +152,7 @@ double gemm_nanoseconds(const Product& p, DType t) {
   return double(p.items()) * (50 + work / (t == DType::kF64 ? 15 : 30) + reads / 4);
 }
 
-template <size_t P>
+template <int P>
 void run_direct(const void* state, const StepArgs& args, int64_t chunk) {
   GemmArgs a;
   a.a = args.operands[0];
@@ -166,14 +160,14 @@ void run_direct(const void* state, const StepArgs& args, int64_t chunk) {
   a.c = args.results[0];
   a.scratch = args.scratch;
   a.thread_scratch = args.thread_scratch;
-  static_cast<const Gemm*>(state)->run(P, chunk, a);
+  static_cast<const GemmPlan*>(state)->run(P, chunk, a);
 }
 
-template <size_t... P>
-constexpr std::array<PhaseFn, sizeof...(P)> direct_phases(std::index_sequence<P...>) {
+template <int... P>
+constexpr std::array<PhaseFn, sizeof...(P)> direct_phases(std::integer_sequence<int, P...>) {
   return {run_direct<P>...};
 }
-constexpr auto kDirectPhases = direct_phases(std::make_index_sequence<kMostPhases>());
+constexpr auto kDirectPhases = direct_phases(std::make_integer_sequence<int, kMostPhases>());
 
 constexpr int64_t kLeastPacked = 4096;  // elements; smaller matrices are read as they are
 
@@ -214,8 +208,8 @@ PreparedKernel prepare_product_gemm(const KernelCall& call, Product p) {
   GemmShape shape = gemm_shape(p);
   const bool pack = call.is_frozen(1) && checked_mul(p.inner.size, p.column.size) >= kLeastPacked;
   if (pack) k.packings.push_back(pack_right(p, element, size_of(t), shape.b_offset));
-  auto state = std::make_shared<Gemm>(Gemm{GemmPlan(element, std::move(shape), pack)});
-  const GemmPlan& plan = state->plan;
+  auto state = std::make_shared<GemmPlan>(make_plan(element, shape, pack));
+  const GemmPlan& plan = *state;
   add_phases(plan, kDirectPhases, k);
   k.scratch_bytes = int64_t(plan.scratch_bytes());
   k.thread_scratch_bytes = int64_t(plan.thread_scratch_bytes());
@@ -232,7 +226,7 @@ struct HalfState {
   bool is_bf16;
   Product product;
   int64_t b_at, c_at, gemm_at;  // bytes
-  Gemm gemm;
+  GemmPlan gemm;
 };
 
 float* scratch_at(const StepArgs& args, int64_t bytes) {
@@ -260,7 +254,7 @@ void narrow_piece(const void* state, void* row, int64_t batch, int64_t i, int64_
   (s.is_bf16 ? f32_to_bf16 : f32_to_f16)(static_cast<const float*>(row), out, n);
 }
 
-template <size_t P>
+template <int P>
 void run_half(const void* state, const StepArgs& args, int64_t chunk) {
   const auto& s = *static_cast<const HalfState*>(state);
   const Narrowing narrowing{&s, args.out<uint16_t>(0)};
@@ -274,15 +268,21 @@ void run_half(const void* state, const StepArgs& args, int64_t chunk) {
   s.gemm.run(P, chunk, a);
 }
 
-template <size_t... P>
-constexpr std::array<PhaseFn, sizeof...(P)> half_phases(std::index_sequence<P...>) {
+template <int... P>
+constexpr std::array<PhaseFn, sizeof...(P)> half_phases(std::integer_sequence<int, P...>) {
   return {run_half<P>...};
 }
-constexpr auto kHalfPhases = half_phases(std::make_index_sequence<kMostPhases>());
+constexpr auto kHalfPhases = half_phases(std::make_integer_sequence<int, kMostPhases>());
 
 }  // namespace
 
 PreparedKernel prepare_product_half(const KernelCall& call, ProductAxesFn axes_of) {
+  Product direct =
+      make_product(axes_of(call.attrs, call.operands[0], call.operands[1], call.results[0]));
+  // Packing pays if there are rows enough, or columns too few for a vector.
+  if (direct.row.size <= kFewHalfRows && direct.column.size > 1) {
+    return prepare_product_half_rows(call, std::move(direct));
+  }
   PreparedKernel k;
   WidenView a(call.operands[0]), b(call.operands[1]);
   Product p = make_product(axes_of(call.attrs, a.result(), b.result(), call.results[0]));
@@ -293,15 +293,15 @@ PreparedKernel prepare_product_half(const KernelCall& call, ProductAxesFn axes_o
   const int64_t b_at = after(0, a.elements());
   const int64_t c_at = after(b_at, b.elements());
   const int64_t gemm_at = after(c_at, call.results[0].num_elements());
-  GemmPlan plan(GemmElement::kF32, gemm_shape(p), false);
+  GemmPlan plan = make_plan(GemmElement::kF32, gemm_shape(p), false);
   k.nanoseconds = gemm_nanoseconds(p, DType::kF32) + a.nanoseconds() + b.nanoseconds();
   k.scratch_bytes = checked_add(gemm_at, int64_t(plan.scratch_bytes()));
   k.thread_scratch_bytes = int64_t(plan.thread_scratch_bytes());
   k.phases.push_back({a.chunks() + b.chunks(), run_widen});
   add_phases(plan, kHalfPhases, k);
   const bool is_bf16 = call.results[0].dtype == DType::kBF16;
-  k.state = std::make_shared<HalfState>(HalfState{
-      std::move(a), std::move(b), is_bf16, std::move(p), b_at, c_at, gemm_at, {std::move(plan)}});
+  k.state = std::make_shared<HalfState>(HalfState{std::move(a), std::move(b), is_bf16, std::move(p),
+                                                  b_at, c_at, gemm_at, std::move(plan)});
   return k;
 }
 
