@@ -34,6 +34,7 @@ std::vector<Sample> uniform_samples() {
     add(name + "_to_zero", {t, {64}, -1, 0, 4}, seeds({}));
     add(name + "_seeds", {t, {3, 3}, 0, 1, 5}, seeds({2, 3}));
     add(name + "_scalar", {t, {}, 0, 1, 6}, seeds({}));
+    add(name + "_one", {t, {1}, 0, 1, 7}, seeds({1}));
     add(name + "_empty", {t, {0, 4}, 0, 1, 6}, seeds({}));
     add(name + "_no_seeds", {t, {4}, 0, 1, 6}, seeds({0}));
     add(name + "_large", {t, {20011}, 0, 1, int64_t(1) << 40}, seeds({2}));
@@ -61,6 +62,7 @@ std::vector<Sample> normal_samples() {
     add(name + "_constant", {t, {5}, 1.5, 0, 2}, seeds({}));
     add(name + "_seeds", {t, {3, 3}, 0, 1, 5}, seeds({2, 3}));
     add(name + "_scalar", {t, {}, 0, 1, 6}, seeds({}));
+    add(name + "_one", {t, {1}, 0, 1, 7}, seeds({1}));
     add(name + "_empty", {t, {0, 4}, 0, 1, 6}, seeds({}));
     add(name + "_large", {t, {20011}, 0, 1, int64_t(1) << 40}, seeds({2}));
   }
