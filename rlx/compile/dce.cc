@@ -1,4 +1,5 @@
 #include "rlx/compile/passes.h"
+#include "rlx/ir/leaf.h"
 #include "rlx/ir/rewrite.h"
 
 namespace rlx {
@@ -10,7 +11,7 @@ Graph drop_dead(const Graph& graph) {
   std::vector<std::vector<Value>> map(graph.size());
   for (uint32_t id = 0; id < graph.size(); ++id) {
     const Node& n = graph.node(id);
-    const bool is_signature = n.op->has(kLeaf) && n.op->name != "Constant";
+    const bool is_signature = is_signature_leaf(n);
     if (!live[id] && !is_signature) continue;
     std::vector<Value> operands;
     for (Value v : n.operands) operands.push_back(map[v.node][v.index]);

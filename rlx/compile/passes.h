@@ -22,7 +22,8 @@ Graph canonicalize(const Graph& graph);
 // so folding never changes a result. Random ops, and results above max_bytes, stay.
 struct FoldOptions {
   std::function<std::vector<Array>(const OpDef&, const Attrs&, const std::vector<Array>&)> evaluate;
-  int64_t max_bytes = 1 << 20;
+  int64_t max_bytes = 1 << 20;         // of one call's results
+  int64_t max_total_bytes = 64 << 20;  // of all
 };
 Graph fold_constants(const Graph& graph, const FoldOptions& options);
 

@@ -41,6 +41,7 @@ class Builder {
 
   // Labels the nodes that are appended from now on.
   void set_label(std::string_view label) { label_ = label; }
+  const std::string& label() const { return label_; }
 
  private:
   Graph& graph_;

@@ -22,10 +22,16 @@ size_t index_of(const NameMap& names, std::string_view what, std::string_view na
 
 }  // namespace
 
+// By name: the OpDefs of the leaves stand above, in ops/.
+bool is_signature_leaf(const Node& node) {
+  return node.op->has(kLeaf) && node.op->name != "Constant";
+}
+bool is_constant(const Node& node) { return node.op->has(kLeaf) && node.op->name == "Constant"; }
+
 uint32_t Graph::append(Node node) {
   const auto id = uint32_t(nodes_.size());
   if (id == Value::kNone) user_error("a graph has at most 2^32 - 1 nodes");
-  if (node.op->has(kLeaf) && node.op->name != "Constant") {
+  if (is_signature_leaf(node)) {
     const bool is_param = node.op->name == "Param";
     const std::string& name =
         is_param ? node.attrs.as<ParamAttrs>().name : node.attrs.as<InputAttrs>().name;
@@ -44,11 +50,21 @@ const std::string& Graph::name_of(Value leaf) const {
   return n.op->name == "Param" ? n.attrs.as<ParamAttrs>().name : n.attrs.as<InputAttrs>().name;
 }
 
+Value Graph::find_leaf(std::string_view name) const {
+  const std::string key(name);
+  if (const auto it = input_names_.find(key); it != input_names_.end()) return inputs_[it->second];
+  if (const auto it = param_names_.find(key); it != param_names_.end()) return params_[it->second];
+  return {};
+}
+
 size_t Graph::input_index(std::string_view name) const {
   return index_of(input_names_, "input", name);
 }
 size_t Graph::param_index(std::string_view name) const {
   return index_of(param_names_, "param", name);
+}
+bool Graph::has_output(std::string_view name) const {
+  return output_names_.count(std::string(name)) != 0;
 }
 size_t Graph::output_index(std::string_view name) const {
   return index_of(output_names_, "output", name);

@@ -71,11 +71,15 @@ class Graph {
   size_t input_index(std::string_view name) const;
   size_t param_index(std::string_view name) const;
   size_t output_index(std::string_view name) const;
+  bool has_output(std::string_view name) const;
+  // The input or param of this name (an input first), or an invalid value.
+  Value find_leaf(std::string_view name) const;
   // The name attribute of an Input or Param node.
   const std::string& name_of(Value leaf) const;
 
   void add_output(std::string name, Value value);   // unique names; throws otherwise
   void add_update(std::string param, Value value);  // a mutable param of the same type, once
+
   void set_output(size_t index, Value value) { outputs_[index].value = value; }
 
   // Appends without inference; Builder and parsers call it with checked parts.

@@ -8,6 +8,8 @@
 
 namespace rlx {
 
+struct Node;
+
 // A value that the caller binds at run time.
 struct InputAttrs {
   std::string name;
@@ -29,5 +31,9 @@ struct ConstantAttrs {
   Shape shape;  // of the result; equals the array's unless splat
   bool splat = false;
 };
+
+// Input or Param: part of a graph's signature, bound by name or position.
+bool is_signature_leaf(const Node& node);
+bool is_constant(const Node& node);
 
 }  // namespace rlx

@@ -1,6 +1,7 @@
 #include "rlx/ir/rewrite.h"
 
 #include "rlx/base/error.h"
+#include "rlx/ir/leaf.h"
 #include "rlx/ir/op.h"
 
 namespace rlx {
@@ -23,12 +24,12 @@ class ValueMap {
   std::vector<std::vector<Value>> of_node_;
 };
 
-bool is_bound_leaf(const Node& n) { return n.op->has(kLeaf) && n.op->name != "Constant"; }
-
-void map_node(Builder& b, uint32_t id, const Node& n, const NodeRewrite& fn, ValueMap& map) {
+// Nodes without a label (those of a decomposition) get that of the call they stand for.
+void map_node(Builder& b, uint32_t id, const Node& n, const std::string& label,
+              const NodeRewrite& fn, ValueMap& map) {
   const std::vector<Value> operands = map.get(n.operands);
   std::optional<std::vector<Value>> values;
-  b.set_label(n.label);
+  b.set_label(n.label.empty() ? label : n.label);
   if (fn) values = fn(b, n, operands);
   if (!values) values = copy_node(b, n, operands);
   if (values->size() != n.results.size()) {
@@ -42,6 +43,7 @@ void map_node(Builder& b, uint32_t id, const Node& n, const NodeRewrite& fn, Val
 
 std::vector<Value> copy_node(Builder& b, const Node& node, std::span<const Value> operands) {
   Node copy = node;
+  if (copy.label.empty()) copy.label = b.label();
   copy.operands.assign(operands.begin(), operands.end());
   const uint32_t id = b.graph().append(std::move(copy));
   std::vector<Value> values(node.results.size());
@@ -55,10 +57,10 @@ Graph rewrite(const Graph& graph, const NodeRewrite& fn) {
   ValueMap map(graph);
   for (uint32_t id = 0; id < graph.size(); ++id) {
     const Node& n = graph.node(id);
-    if (is_bound_leaf(n)) {
+    if (is_signature_leaf(n)) {
       map.set(id, copy_node(b, n, {}));
     } else {
-      map_node(b, id, n, fn, map);
+      map_node(b, id, n, {}, fn, map);
     }
   }
   for (const Output& o : graph.outputs()) out.add_output(o.name, map.get(o.value));
@@ -73,16 +75,18 @@ std::vector<Value> inline_graph(Builder& b, const Graph& body, std::span<const V
     user_error("the graph '{}' takes {} inputs, {} were given", body.name(), body.inputs().size(),
                arguments.size());
   }
+  const std::string label = b.label();
   ValueMap map(body);
   size_t next = 0;
   for (uint32_t id = 0; id < body.size(); ++id) {
     const Node& n = body.node(id);
-    if (is_bound_leaf(n)) {
+    if (is_signature_leaf(n)) {
       map.set(id, {arguments[next++]});
     } else {
-      map_node(b, id, n, fn, map);
+      map_node(b, id, n, label, fn, map);
     }
   }
+  b.set_label(label);
   std::vector<Value> outputs;
   for (const Output& o : body.outputs()) outputs.push_back(map.get(o.value));
   return outputs;

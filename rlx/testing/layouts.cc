@@ -9,6 +9,9 @@
 #include "rlx/ops/build.h"
 
 namespace rlx {
+
+RLX_USE_OP(Copy);
+
 namespace {
 
 constexpr int64_t kBefore = 1, kAfter = 2;  // elements around a slice
@@ -80,6 +83,15 @@ Part broadcasted(Builder& b, const std::string& name, const Array& a) {
   return {expand(b, in, a.type().shape), stored, operand};
 }
 
+// The value as the first part of a Concat along its last axis, and cut out again.
+Value through_slot(Builder& b, Value v) {
+  const TensorType type = b.type(v);
+  const int64_t axis = type.shape.rank() - 1;
+  if (axis < 0) return v;
+  const Value parts[] = {v, zeros_like(b, v)};
+  return narrow(b, concat(b, parts, axis), axis, 0, type.shape[axis]);
+}
+
 }  // namespace
 
 std::string_view to_string(OperandLayout layout) {
@@ -92,6 +104,10 @@ std::string_view to_string(OperandLayout layout) {
       return "sliced";
     case OperandLayout::kBroadcast:
       return "broadcast";
+    case OperandLayout::kIntermediate:
+      return "intermediate";
+    case OperandLayout::kSlot:
+      return "slot";
   }
   return "?";
 }
@@ -110,10 +126,14 @@ LaidOutCall lay_out(const OpDef& op, const Attrs& attrs, const std::vector<Array
                    : layout == OperandLayout::kBroadcast  ? broadcasted(b, name, a)
                                                           : Part{{}, a, a};
     values.push_back(p.value.valid() ? p.value : input(b, name, a.dtype(), a.type().shape));
+    if (layout == OperandLayout::kIntermediate) {
+      values.back() = b.op(kCopyOp, NoAttrs{}, {values.back()});
+    }
     call.inputs.push_back(p.input);
     call.operands.push_back(p.operand);
   }
-  const std::vector<Value> results = b.call(op, attrs, values);
+  std::vector<Value> results = b.call(op, attrs, values);
+  if (layout == OperandLayout::kSlot) results[0] = through_slot(b, results[0]);
   for (size_t i = 0; i < results.size(); ++i) {
     call.graph.add_output(fmt::format("out{}", i), results[i]);
   }

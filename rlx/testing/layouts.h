@@ -13,10 +13,12 @@ enum class OperandLayout : uint8_t {
   kTransposed,  // stored with all axes reversed
   kSliced,      // the middle of a larger tensor, surrounded by NaN (integers: by the largest value)
   kBroadcast,   // the first axis longer than 1 is stored once
+  kIntermediate,  // computed by another step, so that results may take over their memory
+  kSlot,          // contiguous, but the first result is a part of a Concat
 };
 inline constexpr OperandLayout kOperandLayouts[] = {
-    OperandLayout::kContiguous, OperandLayout::kTransposed, OperandLayout::kSliced,
-    OperandLayout::kBroadcast};
+    OperandLayout::kContiguous, OperandLayout::kTransposed,   OperandLayout::kSliced,
+    OperandLayout::kBroadcast,  OperandLayout::kIntermediate, OperandLayout::kSlot};
 std::string_view to_string(OperandLayout layout);
 
 struct LaidOutCall {

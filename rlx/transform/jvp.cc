@@ -14,7 +14,8 @@ namespace {
 // Walks a graph into a builder, carrying a tangent (invalid: zero) beside every value.
 class ForwardDriver {
  public:
-  ForwardDriver(Builder& b, const Graph& source) : b_(b), source_(source), of_(source.size()) {}
+  ForwardDriver(Builder& b, const Graph& source)
+      : b_(b), source_(source), of_(source.size()), label_(b.label()) {}
 
   struct Dual {
     Value primal, tangent;
@@ -37,7 +38,7 @@ class ForwardDriver {
       tangents.push_back(get(v).tangent);
       any |= tangents.back().valid();
     }
-    b_.set_label(n.label);
+    b_.set_label(n.label.empty() ? label_ : n.label);
     const bool zero = !any || n.op->has(kNoGradient);
     if (!zero && !n.op->jvp) return expand(n, primals, tangents);
     const std::vector<Value> results = copy_node(b_, n, primals);
@@ -81,6 +82,7 @@ class ForwardDriver {
   Builder& b_;
   const Graph& source_;
   std::vector<std::vector<Dual>> of_;
+  const std::string label_;  // of the call that a body stands for
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 class BatchDriver {
  public:
   BatchDriver(Builder& b, const Graph& source, const Dim& size)
-      : b_(b), source_(source), size_(size), of_(source.size()) {}
+      : b_(b), source_(source), size_(size), of_(source.size()), label_(b.label()) {}
 
   struct Lane {
     Value value;
@@ -40,7 +40,7 @@ class BatchDriver {
       operands.push_back(get(v).value);
       batched.push_back(get(v).batched);
     }
-    b_.set_label(n.label);
+    b_.set_label(n.label.empty() ? label_ : n.label);
     std::vector<Lane> lanes;
     if (std::find(batched.begin(), batched.end(), 1) == batched.end()) {
       for (Value v : copy_node(b_, n, operands)) lanes.push_back({v, false});
@@ -91,6 +91,7 @@ class BatchDriver {
   const Graph& source_;
   const Dim& size_;
   std::vector<std::vector<Lane>> of_;
+  const std::string label_;  // of the call that a body stands for
 };
 
 }  // namespace

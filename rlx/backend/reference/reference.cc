@@ -4,6 +4,7 @@
 
 #include "rlx/base/error.h"
 #include "rlx/ir/builder.h"
+#include "rlx/ir/leaf.h"
 #include "rlx/ops/derive.h"
 #include "rlx/ops/table.h"
 
@@ -138,7 +139,7 @@ std::vector<Tensor> evaluate(const Graph& graph, const std::map<std::string, Ten
   std::vector<std::vector<Tensor>> values(graph.size());
   for (uint32_t id = 0; id < graph.size(); ++id) {
     const Node& n = graph.node(id);
-    if (n.op->has(kLeaf) && n.op->name != "Constant") {
+    if (is_signature_leaf(n)) {
       const auto& bound = n.op->name == "Param" ? params : inputs;
       const auto it = bound.find(graph.name_of({id, 0}));
       if (it == bound.end()) user_error("'{}' is not bound", graph.name_of({id, 0}));
