@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "rlx/backend/cpu/kernels/activation_rows.h"
 
 namespace rlx::cpu {
@@ -19,9 +21,11 @@ bool is_cheap(ActivationKind kind) {
          kind == ActivationKind::kSign;
 }
 
+// Per element, as for Activation.
 double nanoseconds(const KernelCall& call) {
-  const double size = double(size_of(call.results[0].dtype));
-  return (is_cheap(call.as<ActivationAttrs>().kind) ? 0.05 : 0.25) * size;
+  const double scale = double(size_of(call.results[0].dtype)) / 4;
+  if (is_cheap(call.as<ActivationAttrs>().kind)) return 0.08 * scale;
+  return 0.7 * std::max(1.0, 1.2 * scale);
 }
 
 constexpr KernelEntry kEntries[] = {
@@ -67,7 +71,7 @@ constexpr KernelEntry kReluEntries[] = {
         .prepare =
             [](const KernelCall& c) {
               const DType t = c.results[0].dtype;
-              return prepare_elementwise(c, relu_backward_row(t), 0.04 * double(size_of(t)));
+              return prepare_elementwise(c, relu_backward_row(t), 0.02 * double(size_of(t)));
             },
         .operand_forms = kAnyStrides,
         .result_form = StrideForm::kAny,

@@ -35,15 +35,16 @@ constexpr F LargestBelow() {
 // Cut off, saturated, NaN gives 0. The conversion itself only sees what the integer type holds.
 template <class I, class F>
 HWY_INLINE I Saturate(F v) {
-  constexpr I kMin = std::numeric_limits<I>::min(), kMax = std::numeric_limits<I>::max();
-  constexpr F kTop = LargestBelow<F, I>();
-  const F above = v > F(kMin) ? v : F(kMin);  // NaN too
-  const F within = above < kTop ? above : kTop;
   // Narrow types by way of i32: vectors convert to that.
   using Via = std::conditional_t<(sizeof(I) < 4), int32_t, I>;
-  const I cut = I(Via(within));
-  const I high = v > kTop ? kMax : cut;
-  return v == v ? high : I(0);
+  constexpr F kBottom = F(std::numeric_limits<I>::min()), kTop = LargestBelow<F, I>();
+  const F above = v > kBottom ? v : kBottom;  // NaN too
+  const F within = above < kTop ? above : kTop;
+  Via cut = Via(within);
+  if constexpr (std::numeric_limits<I>::digits > std::numeric_limits<F>::digits) {
+    cut = v > kTop ? std::numeric_limits<I>::max() : cut;
+  }
+  return I(v == v ? cut : Via(0));
 }
 
 template <class To, class From>

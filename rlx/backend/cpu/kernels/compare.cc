@@ -174,7 +174,7 @@ constexpr KernelEntry kEntries[] = {
             [](const KernelCall& c) {
               const DType t = c.operands[0].dtype;
               const RowFn row = HWY_DYNAMIC_DISPATCH(CompareRow)(c.as<CompareAttrs>().kind, t);
-              return prepare_elementwise(c, row, 0.03 * double(size_of(t)));
+              return prepare_elementwise(c, row, 0.02 * double(size_of(t)));
             },
         .operand_forms = kAnyStrides,
         .result_form = StrideForm::kAny,

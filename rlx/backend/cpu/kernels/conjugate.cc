@@ -52,7 +52,7 @@ constexpr KernelEntry kEntries[] = {
             [](const KernelCall& c) {
               const DType t = c.results[0].dtype;
               return prepare_elementwise(c, HWY_DYNAMIC_DISPATCH(ConjugateRow)(t),
-                                         0.04 * double(size_of(t)));
+                                         0.02 * double(size_of(t)));
             },
         .operand_forms = kAnyStrides,
         .result_form = StrideForm::kAny,

@@ -15,10 +15,12 @@
 #include "rlx/backend/cpu/kernels/elementwise_loop.h"
 
 // The elements of one group are independent: nothing but an operand in its own place may overlap.
+// Without unrolling, because a group that is unrolled first is no loop any more: the compiler then
+// vectorizes the loop over groups, in a copy for operands that do not overlap with the result.
 #if defined(__clang__)
-#define RLX_VECTORIZE_GROUP _Pragma("clang loop vectorize(assume_safety) unroll(enable)")
+#define RLX_VECTORIZE_GROUP _Pragma("clang loop vectorize(assume_safety) unroll(disable)")
 #else
-#define RLX_VECTORIZE_GROUP _Pragma("GCC ivdep")
+#define RLX_VECTORIZE_GROUP _Pragma("GCC ivdep") _Pragma("GCC unroll 1")
 #endif
 
 HWY_BEFORE_NAMESPACE();

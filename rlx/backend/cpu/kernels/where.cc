@@ -57,7 +57,7 @@ constexpr KernelEntry kEntries[] = {
             [](const KernelCall& c) {
               const int64_t size = size_of(c.results[0].dtype);
               const RowFn row = HWY_DYNAMIC_DISPATCH(WhereRow)(size);
-              return prepare_elementwise(c, row, 0.03 * double(size + 1), HalfMode::kBits);
+              return prepare_elementwise(c, row, 0.02 * double(size + 1), HalfMode::kBits);
             },
         .operand_forms = kAnyStrides,
         .result_form = StrideForm::kAny,
