@@ -57,6 +57,7 @@ std::vector<Sample> constant_samples() {
   add("scalar", Array::scalar(2.5f), {}, false);
   add("empty", Array::zeros(DType::kF32, {0, 3}), {0, 3}, false);
   add("empty_splat", Array::scalar(2.5f), {0, 3}, true);
+  add("one", Array::full(DType::kF32, {1}, 0.5), {1}, false);
   add("large", Array::full(DType::kF32, {4099}, 0.5), {4099}, false);
   add("shape_left_out", Array::full(DType::kF32, {2, 3}, 0.5), {}, false);
   return list;
