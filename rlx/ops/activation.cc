@@ -115,7 +115,7 @@ Floats: f16 and bf16 are computed in f32 and rounded once. NaN gives NaN for eve
 the value is the limit (Silu, Gelu, Mish, HardSwish at -inf give a zero; Softsign at +-inf gives
 +-1). Log(0) = -inf, Rsqrt(0) = inf, Recip(-0) = -inf; Log, Sqrt, Rsqrt of negative numbers are NaN,
 Sqrt(-0) = -0. Integers wrap: Neg and Abs of the smallest number are that number; Round, Floor, Ceil
-leave x as it is.
+leave x as it is. Complex numbers with parts that are infinite or NaN have no special treatment.
 Derivatives: see ReluBackward and ActivationBackward. Round, Floor, Ceil and Sign have 0, but Round
 with `straight_through` passes the cotangent unchanged. Relu and Abs have 0 at 0.
 Errors: a dtype that the kind does not accept; straight_through with another kind than Round.)",

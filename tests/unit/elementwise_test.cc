@@ -14,6 +14,7 @@
 #include "rlx/ops/cast.h"
 #include "rlx/ops/compare.h"
 #include "rlx/ops/rules.h"
+#include "rlx/ops/samples.h"
 
 namespace rlx {
 
@@ -22,6 +23,8 @@ RLX_USE_OP(ActivationBackward);
 RLX_USE_OP(Binary);
 RLX_USE_OP(Cast);
 RLX_USE_OP(Compare);
+RLX_USE_OP(Input);
+RLX_USE_OP(Param);
 RLX_USE_OP(ReluBackward);
 RLX_USE_OP(Where);
 
@@ -274,6 +277,20 @@ TEST(BatchElementwise, AlignsOperandsOfDifferentRank) {
   const std::vector<uint8_t> batched{1, 0};
   const Value z = batch_elementwise(b, {kBinaryOp, add, operands, {}}, batched, 5)[0];
   EXPECT_EQ(b.shape(z), (Shape{5, 3, 4}));
+}
+
+// The conformance driver leaves inputs and params out, for they compute nothing.
+TEST(Leaf, WrongCallsSaySo) {
+  for (const OpDef* op : {&kInputOp, &kParamOp}) {
+    for (const WrongCall& w : samples_of(*op).wrong_calls()) {
+      try {
+        infer_call(*op, w.attrs, w.operands);
+        ADD_FAILURE() << op->name << "/" << w.name << ": no error";
+      } catch (const Error& e) {
+        EXPECT_NE(e.message().find(w.error), std::string::npos) << w.name << ": " << e.message();
+      }
+    }
+  }
 }
 
 TEST(Builder, NamesTheOpAndItsTypes) {
