@@ -168,8 +168,9 @@ RLX_DEFINE_OP(Conv) = {
 
 x [N, Ci, s1, ...] and w [Co, Ci / groups, k1, ...] of one float type give y [N, Co, o1, ...] with
 o = floor((s + before + after - dilation * (k - 1) - 1) / stride) + 1 on each spatial axis:
-  y[n, co, o...] = sum over c, j... of x~[n, g * Ci / groups + c, o * stride + j * dilation - before]
-                   * w[co, c, j...],   g = co / (Co / groups), x~ = 0 outside of x.
+  y[n, co, o...] = sum over c, j... of w[co, c, j...]
+                   * x~[n, g * Ci / groups + c, o * stride + j * dilation - before],
+g = co / (Co / groups), x~ = 0 outside of x.
 Padding counts in the product: 0 times an infinite weight is NaN.
 
 stride, dilation: one value per spatial axis, default 1. padding: one value per axis for both sides,
@@ -192,7 +193,7 @@ RLX_DEFINE_OP(Conv3d) = {
     .fields = RLX_FIELDS(ConvAttrs, stride, padding, dilation, groups),
     .doc = R"(Conv with three spatial axes: another name of it.
 
-x [N, Ci, D, H, W], w [Co, Ci / groups, kD, kH, kW]; attributes, rules and errors are those of Conv.)",
+x [N, Ci, D, H, W], w [Co, Ci / groups, kD, kH, kW]; attributes, rules and errors are Conv's.)",
     .infer = infer_3d,
     .normalize = normalize,
     .decompose = {.expand = expand_3d},

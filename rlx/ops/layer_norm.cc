@@ -180,11 +180,11 @@ RLX_DEFINE_OP(LayerNorm) = {
     .fields = RLX_FIELDS(LayerNormAttrs, axis, eps),
     .doc = R"(Normalizes over the axes axis, ..., rank - 1 together, then scales and shifts.
 
-x of a float type and rank 1 at least; gamma and beta, both optional from the end, have the type of x
-and the shape x.shape[axis:]. The result has the type of x:
+x of a float type and rank 1 at least; gamma and beta, both optional from the end, have the dtype of
+x and the shape x.shape[axis:]. The result has the type of x:
   y = (x - mean) / sqrt(variance + eps) * gamma + beta,
-with the population variance from a second pass over the deviations. f16 and bf16 are computed in f32
-and rounded once. A row with NaN or infinity gives NaN; an empty row gives an empty result.
+with the population variance from a second pass over the deviations. f16 and bf16 are computed in
+f32 and rounded once. A row with NaN or infinity gives NaN; an empty row gives an empty result.
 Errors: axis out of range, gamma or beta of another type, negative eps.
 Derivative: LayerNormBackwardInput.
 Compare: torch.nn.functional.layer_norm, ONNX LayerNormalization.)",
@@ -202,8 +202,8 @@ RLX_DEFINE_OP(LayerNormBackwardInput) = {
     .fields = RLX_FIELDS(LayerNormAttrs, axis, eps),
     .doc = R"(All gradients of LayerNorm.
 
-Operands x, gamma (optional: 1), dy of the type of x. Results dx (the type of x), dgamma and dbeta (of
-the shape x.shape[axis:]); those that nobody reads are not computed. With
+Operands x, gamma (optional: 1), dy of the type of x. Results dx (the type of x), dgamma and dbeta
+(of the shape x.shape[axis:]); those that nobody reads are not computed. With
 x_hat = (x - mean) * inv, inv = 1 / sqrt(variance + eps), g = dy * gamma:
   dx = inv * (g - mean(g) - x_hat * mean(g * x_hat)),   means over the normalized axes,
   dgamma = sum of dy * x_hat,  dbeta = sum of dy,   sums over the leading axes.

@@ -270,8 +270,8 @@ stride) + 1. Each result is taken over the cells of its window that lie in x:
 stride defaults to kernel_size. padding: one value per axis for both sides, or all values before the
 axes followed by all values after them; default 0. f16 and bf16 are accumulated in f32.
 Errors: other ranks, lists of another length, a window that does not fit.
-Derivatives: Max and Min give the gradient to the first extreme cell in row-major order (a NaN counts
-as extreme); Sum and Mean spread it; Prod is exact where cells are 0.
+Derivatives: Max and Min give the gradient to the first extreme cell in row-major order (a NaN
+counts as extreme); Sum and Mean spread it; Prod is exact where cells are 0.
 Compare: torch.nn.functional.max_pool and avg_pool, jax.lax.reduce_window, ONNX MaxPool and
 AveragePool.)",
     .infer = infer,
@@ -305,9 +305,9 @@ RLX_DEFINE_OP(MaxPool2dBackward) = {
     .fields = RLX_FIELDS(MaxPoolAttrs, kernel_size, stride, padding),
     .doc = R"(The gradient of Pool with kind Max; 1 to 3 spatial axes.
 
-x [N, C, s1, ...] and dy [N, C, o1, ...] of one float type give dx of the type of x: each window adds
-its dy at its first largest cell of x in row-major order. A NaN is larger than all numbers. A window
-without a cell adds nothing. f16 and bf16 are accumulated in f32.
+x [N, C, s1, ...] and dy [N, C, o1, ...] of one float type give dx of the type of x: each window
+adds its dy at its first largest cell of x in row-major order. A NaN is larger than all numbers. A
+window without a cell adds nothing. f16 and bf16 are accumulated in f32.
 Attributes are those of the forward call. Errors: those of Pool; dy is not of the pooled shape.
 Linear in dy, with MaxPoolSelect as its transpose; no gradient reaches x.
 Compare: the gradient of torch.nn.functional.max_pool2d.)",

@@ -41,8 +41,8 @@ RLX_DEFINE_OP(Softmax) = {
     .doc = R"(Normalized exponentials along one axis: y = exp(x - m) / sum(exp(x - m)), m = max(x).
 
 x has rank 1 at least and a float type; y has the type of x. axis may count from the end.
-f16 and bf16 are computed in f32 and rounded once. A slice that holds NaN or +inf, or only -inf, gives
-NaN everywhere; an empty axis gives an empty result.
+f16 and bf16 are computed in f32 and rounded once. A slice that holds NaN or +inf, or only -inf,
+gives NaN everywhere; an empty axis gives an empty result.
 Errors: axis out of range.
 Derivative: y * (dy - sum(y * dy)).
 Compare: torch.softmax, jax.nn.softmax, ONNX Softmax.)",

@@ -108,7 +108,8 @@ RLX_DEFINE_OP(SoftmaxCrossEntropyWithLogits) = {
     .fields = RLX_FIELDS(CrossEntropyAttrs, ignore_index),
     .doc = R"(Cross entropy of the softmax of logits against class indices, one loss per row.
 
-logits [..., C] of a float type and labels [...] of an integer type give loss [...] of the float type:
+logits [..., C] of a float type and labels [...] of an integer type give loss [...] of the type of
+logits:
   loss = log(sum(exp(logits - m))) - (logits[label] - m),   m = max(logits) of the row.
 A row whose label is ignore_index has loss 0, whatever its logits. f16 and bf16 are computed in f32.
 A row with NaN or +inf, or with only -inf, gives NaN; a label whose logit is -inf gives +inf.
