@@ -16,7 +16,7 @@ build-%: setup
 all: build-release
 
 demo: build-release
-	build/release/bin/example-digits
+	build/release/bin/example-digits --data examples/digits/data
 
 test: build-release
 	ctest --test-dir build/release -j $(JOBS) --output-on-failure --no-tests=error
