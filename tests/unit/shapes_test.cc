@@ -7,6 +7,7 @@
 
 #include "rlx/backend/reference/reference.h"
 #include "rlx/base/error.h"
+#include "rlx/compile/kernel.h"
 #include "rlx/ir/builder.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/dot_general.h"
@@ -16,6 +17,12 @@
 #include "rlx/ops/shape_ops.h"
 
 namespace rlx {
+
+namespace cpu {
+extern const KernelList kGatherCpuKernels;
+extern const KernelList kGatherBackwardCpuKernels;
+extern const KernelList kReduceCpuKernels;
+}  // namespace cpu
 
 RLX_USE_OP(Concat);
 RLX_USE_OP(DotGeneral);
@@ -64,6 +71,37 @@ std::string error_of(F&& f) {
 template <class S>
 Shape inferred(const OpDef& op, S attrs, std::vector<TensorType> operands) {
   return infer_call(op, Attrs::of(op.fields, std::move(attrs)), operands).results[0].shape;
+}
+
+// The first CPU kernel that fits, on one thread.
+template <class S>
+Array run_cpu(const OpDef& op, const KernelList& kernels, S attrs,
+              const std::vector<Array>& operands) {
+  std::vector<TensorType> types;
+  std::vector<TensorDesc> views;
+  std::vector<void*> data;
+  for (const Array& a : operands) {
+    types.push_back(a.type());
+    views.push_back({a.dtype(), a.shape(), a.strides()});
+    data.push_back(const_cast<void*>(a.raw()));
+  }
+  const InferredCall call = infer_call(op, Attrs::of(op.fields, std::move(attrs)), types);
+  const TensorDesc result = TensorDesc::dense(call.results[0]);
+  Array y = Array::zeros(result.dtype, result.dims);
+  void* out = y.mutable_raw();
+  const KernelCall kernel_call{op, call.attrs, views, {&result, 1}, {}, {}};
+  for (const KernelEntry& entry : kernels.entries) {
+    if (!entry.fits(kernel_call).empty()) continue;
+    const PreparedKernel k = entry.prepare(kernel_call);
+    const auto scratch = allocate_aligned(k.scratch_bytes);
+    const auto own = allocate_aligned(k.thread_scratch_bytes);
+    const StepArgs args{data.data(), &out, scratch.get(), own.get()};
+    for (const Phase& p : k.phases) {
+      for (int64_t c = 0; c < p.chunks; ++c) p.run(k.state.get(), args, c);
+    }
+    return y;
+  }
+  internal_error("no kernel fits");
 }
 
 // --- Products
@@ -185,6 +223,23 @@ TEST(Gather, IndexOutOfRangeNamesIndexAndSize) {
   EXPECT_NE(backward.find("index 7 is out of range for axis size 3"), std::string::npos);
 }
 
+TEST(Gather, CpuKernelsCheckIndices) {
+  for (const int64_t bad : {int64_t{3}, int64_t{-4}}) {
+    const Array indices = Array::from<int64_t>({0, bad}, {2});
+    const std::string expected = fmt::format("index {} is out of range for axis size 3", bad);
+    EXPECT_EQ(
+        error_of([&] {
+          run_cpu(kGatherOp, cpu::kGatherCpuKernels, GatherAttrs{}, {counting({3, 2}), indices});
+        }),
+        expected);
+    EXPECT_EQ(error_of([&] {
+                run_cpu(kGatherBackwardOp, cpu::kGatherBackwardCpuKernels,
+                        GatherBackwardAttrs{0, 0, {3, 2}}, {counting({2, 2}), indices});
+              }),
+              expected);
+  }
+}
+
 TEST(GatherBackward, EqualIndicesAddUp) {
   const auto y =
       run(kGatherBackwardOp, GatherBackwardAttrs{0, 0, {3}},
@@ -234,6 +289,39 @@ TEST(Reduce, AxesInAnyOrderAndKept) {
   EXPECT_EQ(y.shape, (Dims{1, 3, 1}));
   EXPECT_EQ(y.f, (Reals{60, 92, 124}));
   EXPECT_EQ(run(kReduceOp, ReduceAttrs{ReduceKind::kSum, {}}, {counting({2})}).f, (Reals{0, 1}));
+}
+
+// The bits of a sum depend on its elements only: not on where they lie, nor on what else is summed.
+TEST(Reduce, RowsColumnsAndStridesGiveTheSameBits) {
+  for (const int64_t n : {5, 64, 1000, 40000}) {
+    std::vector<float> values(static_cast<size_t>(n));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(float(i)) * 100;
+    const auto sum = [&](Array x, std::vector<int64_t> axes) {
+      const Array y = run_cpu(kReduceOp, cpu::kReduceCpuKernels,
+                              ReduceAttrs{ReduceKind::kSum, std::move(axes)}, {x});
+      const std::span<const float> sums = y.data<float>();
+      return std::vector<float>(sums.begin(), sums.end());
+    };
+    const Array line = Array::from(std::span<const float>(values), {n});
+    const float expected = sum(line, {0})[0];
+    // The same numbers in seven columns, and as views of them.
+    Array columns = Array::zeros(DType::kF32, {n, 7});
+    for (int64_t i = 0; i < n * 7; ++i) {
+      columns.mutable_data<float>()[size_t(i)] = values[size_t(i / 7)];
+    }
+    for (const float v : sum(columns, {0})) EXPECT_EQ(v, expected) << n;
+    const Array turned = Array::borrow(DType::kF32, columns.mutable_raw(), {7, n}, {1, 7});
+    for (const float v : sum(turned, {1})) EXPECT_EQ(v, expected) << n;
+    const Array one = Array::borrow(DType::kF32, columns.mutable_raw(), {n}, {7});
+    EXPECT_EQ(sum(one, {0})[0], expected) << n;
+    if (n % 5 != 0) continue;
+    // Reduced axes on both sides of a kept one.
+    Array split = Array::zeros(DType::kF32, {n / 5, 3, 5});
+    for (int64_t i = 0; i < n * 3; ++i) {
+      split.mutable_data<float>()[size_t(i)] = values[size_t(i / 15 * 5 + i % 5)];
+    }
+    for (const float v : sum(split, {0, 2})) EXPECT_EQ(v, expected) << n;
+  }
 }
 
 // --- Shapes
