@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 export JOBS
 
-.PHONY: all demo test bench fuzz format lint build-times asan tsan install-check clean setup
+.PHONY: all demo test bench oracle fuzz format lint build-times asan tsan install-check clean setup
 .DEFAULT_GOAL := all
 
 setup:
@@ -22,6 +22,7 @@ test: build-release
 	ctest --test-dir build/release -j $(JOBS) --output-on-failure --no-tests=error
 	build/release/bin/rlx-conformance test
 	build/release/bin/rlx-conformance grad
+	build/release/bin/rlx-conformance samples
 
 bench: build-release
 	build/release/bin/rlx-bench
@@ -49,6 +50,10 @@ lint: setup
 	@python3 scripts/check_layers.py
 	@cmake --preset release > /dev/null
 	@python3 scripts/lint.py --build build/release --jobs $(JOBS)
+
+# The reference against NumPy, SciPy and JAX (about 600 MB of Python packages, once).
+oracle: build-release
+	@scripts/oracle.sh
 
 install-check: setup
 	@scripts/check_install.sh

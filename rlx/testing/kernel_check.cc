@@ -13,16 +13,21 @@
 #include "rlx/ir/text.h"
 #include "rlx/ops/derive.h"
 #include "rlx/ops/table.h"
+#include "rlx/runtime/eval.h"
 #include "rlx/runtime/session.h"
 #include "rlx/testing/call_graph.h"
 #include "rlx/testing/compare.h"
 #include "rlx/testing/layouts.h"
+#include "rlx/transform/vmap.h"
 
 namespace rlx {
 namespace {
 
 // Beyond this many elements only the contiguous layout is run.
 constexpr int64_t kLayoutElements = 20000;
+// Beyond this many elements no batches are run.
+constexpr int64_t kBatchElements = 5000;
+constexpr int64_t kLanes = 3;
 
 using reference::Tensor;
 
@@ -71,6 +76,7 @@ class KernelCheck {
       }
       check_layout(layout);
     }
+    if (elements <= kBatchElements) check_batch_invariance();
     return std::move(result_);
   }
 
@@ -177,6 +183,58 @@ class KernelCheck {
       options.legalize.force_decompose = true;
       check_run("decomposed", call, options, expected, error, loose, nullptr);
     }
+  }
+
+  // An example alone has the same bits as in a batch, whichever operands the batch shares.
+  void check_batch_invariance() {
+    if (operands_.empty() || !op_.batching) return;
+    std::vector<std::vector<Array>> lanes;
+    for (int64_t k = 0; k < kLanes; ++k) {
+      Sample lane = sample_;
+      if (k > 0) lane.name += fmt::format("#{}", k);
+      lanes.push_back(draw_operands(op_, lane));
+    }
+    const Graph one = call_graph(op_, sample_.attrs, operand_types(sample_));
+    const size_t n = operands_.size();
+    for (size_t shared = 0; shared <= n; ++shared) {  // operand `shared` is not batched; n: all are
+      if (n == 1 && shared == 0) continue;
+      std::vector<std::string> names;
+      std::vector<Array> stacked;
+      for (size_t i = 0; i < n; ++i) {
+        if (i != shared) names.push_back(fmt::format("arg{}", i));
+        stacked.push_back(i == shared ? lanes[0][i] : stack(lanes, i));
+      }
+      try {
+        const std::vector<Array> batch = eval(cpu_device(), vmap(one, kLanes, names), stacked);
+        for (int64_t k = 0; k < kLanes; ++k) {
+          std::vector<Array> alone = lanes[size_t(k)];
+          if (shared < n) alone[shared] = lanes[0][shared];
+          const std::vector<Array> got = eval(cpu_device(), one, alone);
+          for (size_t i = 0; i < got.size(); ++i) {
+            expect(fmt::format("batch, operand {} shared, result {}", shared, i),
+                   compare_bits(lane_of(batch[i], k), got[i]));
+          }
+        }
+      } catch (const Error&) {
+        // Calls that fail on purpose (index out of range): check_layout has seen the error.
+      }
+    }
+  }
+
+  static Array stack(const std::vector<std::vector<Array>>& lanes, size_t operand) {
+    const Array& first = lanes[0][operand];
+    Dims shape = first.shape();
+    shape.insert(shape.begin(), kLanes);
+    Array all = Array::uninitialized(first.dtype(), shape);
+    for (int64_t k = 0; k < kLanes; ++k) lane_of(all, k).copy_from(lanes[size_t(k)][operand]);
+    return all;
+  }
+
+  static Array lane_of(const Array& all, int64_t k) {
+    const Dims shape(all.shape().begin() + 1, all.shape().end());
+    const int64_t bytes = num_elements(shape) * size_of(all.dtype());
+    auto* data = static_cast<char*>(const_cast<void*>(all.raw())) + k * bytes;
+    return Array::borrow(all.dtype(), data, shape, {}, std::make_shared<Array>(all));
   }
 
   Tolerance tolerance() const { return {sample_.reduction, sample_.extra_ulps, sample_.scale}; }
