@@ -31,6 +31,7 @@ void Progress::end_epoch(int epoch, double loss) {
 }
 
 void Progress::clear() {
+  drawn_ = -1;
   if (terminal_) fmt::print("\r\033[K");  // the sequence clears to the end of the line
   std::fflush(stdout);
 }
