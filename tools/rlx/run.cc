@@ -20,6 +20,7 @@ constexpr int64_t kPrintedElements = 16;  // of constants, in dumps
 
 std::vector<std::string> leaf_names(const Graph& graph, const std::vector<Value>& leaves) {
   std::vector<std::string> names;
+  names.reserve(leaves.size());
   for (Value v : leaves) names.push_back(graph.name_of(v));
   return names;
 }
