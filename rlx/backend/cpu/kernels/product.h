@@ -45,7 +45,7 @@ using ProductAxesFn = ProductAxes (*)(const Attrs& attrs, const TensorDesc& a, c
                                       const TensorDesc& c);
 PreparedKernel prepare_product_half(const KernelCall& call, ProductAxesFn axes_of);
 // The same without widening the right operand in memory, for at most so many rows.
-inline constexpr int64_t kFewHalfRows = 16;
+inline constexpr int64_t kFewHalfRows = 32;
 PreparedKernel prepare_product_half_rows(const KernelCall& call, Product product);
 // Integers (summed modulo their width) and complex numbers.
 PreparedKernel prepare_product_generic(const KernelCall& call, Product product);

@@ -30,21 +30,41 @@ namespace {  // other files have functions of these names
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// sums[0 ... kHalfColumns) += a[k] * panel[k], k ascending.
-void add_rows(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t depth,
-              float* HWY_RESTRICT sums) {
+// sums[r][0 ... kHalfColumns) += a[r][k] * panel[k] for R rows, k ascending.
+template <size_t R>
+HWY_INLINE void add_block(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel,
+                          int64_t depth, float* HWY_RESTRICT sums) {
   const hn::ScalableTag<float> d;
   constexpr size_t kStep = hn::MaxLanes(d);
   constexpr size_t kVectors = size_t(kHalfColumns) / kStep;
-  hn::Vec<decltype(d)> s[kVectors];
-  for (size_t v = 0; v < kVectors; ++v) s[v] = hn::LoadU(d, sums + v * kStep);
+  hn::Vec<decltype(d)> s[R][kVectors];
+  for (size_t r = 0; r < R; ++r) {
+    for (size_t v = 0; v < kVectors; ++v)
+      s[r][v] = hn::LoadU(d, sums + r * kHalfColumns + v * kStep);
+  }
   for (int64_t k = 0; k < depth; ++k, panel += kHalfColumns) {
-    const auto x = hn::Set(d, a[k]);
     for (size_t v = 0; v < kVectors; ++v) {
-      s[v] = hn::MulAdd(x, hn::LoadU(d, panel + v * kStep), s[v]);
+      const auto b = hn::LoadU(d, panel + v * kStep);
+      for (size_t r = 0; r < R; ++r) {
+        s[r][v] = hn::MulAdd(hn::Set(d, a[r * kHalfInner + k]), b, s[r][v]);
+      }
     }
   }
-  for (size_t v = 0; v < kVectors; ++v) hn::StoreU(s[v], d, sums + v * kStep);
+  for (size_t r = 0; r < R; ++r) {
+    for (size_t v = 0; v < kVectors; ++v)
+      hn::StoreU(s[r][v], d, sums + r * kHalfColumns + v * kStep);
+  }
+}
+
+// Rows of a are kHalfInner apart. Four at a time where the registers hold their sums.
+void add_rows(const float* a, int64_t rows, const float* panel, int64_t depth, float* sums) {
+  int64_t r = 0;
+  if (hn::MaxLanes(hn::ScalableTag<float>()) >= 16) {
+    for (; r + 4 <= rows; r += 4) {
+      add_block<4>(a + r * kHalfInner, panel, depth, sums + r * kHalfColumns);
+    }
+  }
+  for (; r < rows; ++r) add_block<1>(a + r * kHalfInner, panel, depth, sums + r * kHalfColumns);
 }
 
 }  // namespace
@@ -72,7 +92,7 @@ struct State {
 struct Buffers {
   alignas(64) float panel[kHalfInner * kHalfColumns];
   alignas(64) uint16_t bits[kHalfInner * kHalfColumns];
-  alignas(64) float a[kHalfInner];
+  alignas(64) float a[kFewHalfRows * kHalfInner];
   alignas(64) float sums[kFewHalfRows * kHalfColumns];
 };
 
@@ -114,9 +134,9 @@ void run_half_rows(const void* state, const StepArgs& args, int64_t chunk) {
     for (int64_t r = 0; r < p.row.size; ++r) {
       const uint16_t* from = a + r * p.row.a + k * p.inner.a;
       for (int64_t i = 0; i < depth; ++i) w.bits[i] = from[i * p.inner.a];
-      s.widen(w.bits, w.a, depth);
-      HWY_DYNAMIC_DISPATCH(add_rows)(w.a, w.panel, depth, w.sums + r * kHalfColumns);
+      s.widen(w.bits, w.a + r * kHalfInner, depth);
     }
+    HWY_DYNAMIC_DISPATCH(add_rows)(w.a, p.row.size, w.panel, depth, w.sums);
   }
   uint16_t* c = args.out<uint16_t>(0) + p.c_offset[item] + first;
   for (int64_t r = 0; r < p.row.size; ++r) {

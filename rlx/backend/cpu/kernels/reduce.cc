@@ -61,7 +61,10 @@ class Reduction {
   template <class F>
   void for_each_run(int64_t begin, int64_t end, F&& f) const;
 
+  static constexpr int64_t kIdentityBytes = 1024;
+
   ReduceOps ops_;
+  alignas(64) char identity_[kIdentityBytes];  // repeated
   bool mean_;
   // Reduced axes in row-major order, joined; at least one.
   std::vector<Axis> reduced_;
@@ -75,6 +78,9 @@ class Reduction {
 
 Reduction::Reduction(const TensorDesc& x, const TensorDesc& y, const ReduceAttrs& attrs)
     : ops_(reduce_ops(attrs.kind, x.dtype)), mean_(attrs.kind == ReduceKind::kMean) {
+  for (int64_t i = 0; i < kIdentityBytes; i += ops_.acc_bytes) {
+    std::memcpy(identity_ + i, ops_.identity, size_t(ops_.acc_bytes));
+  }
   size_t y_axis = 0;
   for (size_t a = 0; a < x.dims.size(); ++a) {
     if (std::binary_search(attrs.axes.begin(), attrs.axes.end(), int64_t(a))) {
@@ -150,8 +156,9 @@ int64_t lanes_of(int64_t n) {
 }
 
 void Reduction::fill_identity(char* lanes, int64_t n) const {
-  for (int64_t i = 0; i < n; ++i) {
-    std::memcpy(lanes + i * ops_.acc_bytes, ops_.identity, size_t(ops_.acc_bytes));
+  const int64_t bytes = n * ops_.acc_bytes;
+  for (int64_t i = 0; i < bytes; i += kIdentityBytes) {
+    std::memcpy(lanes + i, identity_, size_t(std::min(kIdentityBytes, bytes - i)));
   }
 }
 
