@@ -30,7 +30,8 @@ struct WindowGeometry {
       in[to] = x[size_t(2 + i)];
       out[to] = y[size_t(2 + i)];
       kernel[to] = w.kernel[from];
-      stride[to] = w.stride[from];
+      // A single window goes nowhere, and phases of a huge stride would be that many.
+      stride[to] = out[to] > 1 ? w.stride[from] : 1;
       before[to] = w.before(i);
       dilation[to] = w.dilation[from];
     }
