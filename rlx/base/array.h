@@ -23,7 +23,7 @@ class Array {
   static Array uninitialized(DType dtype, Dims shape);
   // Owned copy of `values` (row-major); T is a storage type of dtype.h.
   template <class T>
-  static Array from(std::span<const T> values, Dims shape) {
+  static Array from(std::span<const T> values, Dims shape) {  // NOLINT(performance-*): it is moved
     return from_bytes(dtype_of<T>, std::move(shape), values.data(), int64_t(values.size()));
   }
   template <class T>

@@ -61,6 +61,8 @@ struct DimExpr {
   }
 };
 
+void Dim::too_large() { user_error("a size is at most 2^63 - 1"); }
+
 Dim Dim::symbol(std::string_view name) {
   const auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
   const bool ok = !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0])) &&

@@ -3,12 +3,14 @@
 // over atoms: symbols and floor divisions), so equal sizes compare equal: 2*n + n == 3*n.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace rlx {
@@ -20,8 +22,12 @@ using SymbolBindings = std::map<std::string, int64_t, std::less<>>;
 class Dim {
  public:
   Dim() = default;
-  Dim(int64_t value) : value_(value) {}  // NOLINT: sizes convert on purpose
-  Dim(int value) : value_(value) {}      // NOLINT
+  // Any integer; throws if it does not fit int64_t. Sizes convert on purpose.
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Dim(T value)
+      : value_(int64_t(value)) {  // NOLINT(google-explicit-constructor)
+    if (!std::in_range<int64_t>(value)) too_large();
+  }
   // A named size; names are [A-Za-z_][A-Za-z0-9_]*.
   static Dim symbol(std::string_view name);
 
@@ -51,6 +57,7 @@ class Dim {
   friend std::optional<Dim> exact_div(const Dim& a, const Dim& b);
 
  private:
+  [[noreturn]] static void too_large();
   friend struct DimExpr;
   int64_t value_ = 0;
   std::shared_ptr<const DimExpr> expr_;

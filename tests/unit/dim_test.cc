@@ -268,5 +268,13 @@ TEST(Checked, Arithmetic) {
   EXPECT_THROW(round_up(INT64_MAX, 64), Error);
 }
 
+TEST(Dim, TakesAnyIntegerThatFits) {
+  const std::vector<int> v(3);
+  EXPECT_TRUE(Dim(v.size()).is(3));
+  EXPECT_TRUE(Dim(7LL).is(7));
+  EXPECT_TRUE(Dim(uint8_t(9)).is(9));
+  EXPECT_THROW(Dim(~uint64_t(0)), Error);
+}
+
 }  // namespace
 }  // namespace rlx

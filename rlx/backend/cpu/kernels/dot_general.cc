@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "rlx/backend/cpu/kernels/convert.h"
+#include "rlx/backend/cpu/kernels/dot_general_rearranged.h"
 #include "rlx/backend/cpu/kernels/product.h"
 #include "rlx/compile/kernel.h"
 
@@ -36,7 +38,7 @@ ProductAxes axes_of(const Attrs& attrs, const TensorDesc& a, const TensorDesc& b
     const size_t x = size_t(d.lhs_contracting[i]), y = size_t(d.rhs_contracting[i]);
     p.inner.push_back({.size = a.dims[x], .a = a.strides[x], .b = b.strides[y]});
   }
-  // The order of a sum is free; that of memory joins most.
+  // Any order of the sum that follows from the shapes alone will do; that of memory joins most.
   std::stable_sort(p.inner.begin(), p.inner.end(),
                    [](const ProductAxis& x, const ProductAxis& y) { return x.a > y.a; });
   return p;
@@ -50,6 +52,14 @@ std::string_view inner_reason(const KernelCall& call) {
   return inner_joins(axes_of(call)) ? "" : "the contracted axes are not one in memory";
 }
 
+PreparedKernel prepare_gemm(const KernelCall& c) {
+  return prepare_product_gemm(c, make_product(axes_of(c)));
+}
+PreparedKernel prepare_half(const KernelCall& c) { return prepare_product_half(c, axes_of); }
+PreparedKernel prepare_generic(const KernelCall& c) {
+  return prepare_product_generic(c, make_product(axes_of(c)));
+}
+
 constexpr KernelEntry kEntries[] = {
     {
         .name = "dot_general:gemm",
@@ -57,17 +67,16 @@ constexpr KernelEntry kEntries[] = {
           if (!is_gemm_dtype(call.results[0].dtype)) return "only f32 and f64";
           return inner_reason(call);
         },
-        .prepare =
-            [](const KernelCall& c) { return prepare_product_gemm(c, make_product(axes_of(c))); },
+        .prepare = prepare_gemm,
         .vector = true,
     },
     {
         .name = "dot_general:half",
         .fits = [](const KernelCall& call) -> std::string_view {
-          if (!is_half_dtype(call.results[0].dtype)) return "only f16 and bf16";
+          if (!is_half(call.results[0].dtype)) return "only f16 and bf16";
           return inner_reason(call);
         },
-        .prepare = [](const KernelCall& c) { return prepare_product_half(c, axes_of); },
+        .prepare = prepare_half,
         .vector = true,
     },
     {
@@ -76,10 +85,26 @@ constexpr KernelEntry kEntries[] = {
           if (is_float(call.results[0].dtype)) return "only integers and complex numbers";
           return inner_reason(call);
         },
+        .prepare = prepare_generic,
+    },
+    {
+        .name = "dot_general:rearranged",
+        .fits = [](const KernelCall& call) -> std::string_view {
+          return is_float(call.results[0].dtype) ? "" : "only floats";
+        },
         .prepare =
             [](const KernelCall& c) {
-              return prepare_product_generic(c, make_product(axes_of(c)));
+              return prepare_rearranged(c,
+                                        is_half(c.results[0].dtype) ? prepare_half : prepare_gemm);
             },
+        .vector = true,
+    },
+    {
+        .name = "dot_general:rearranged_blocked",
+        .fits = [](const KernelCall& call) -> std::string_view {
+          return is_float(call.results[0].dtype) ? "only integers and complex numbers" : "";
+        },
+        .prepare = [](const KernelCall& c) { return prepare_rearranged(c, prepare_generic); },
     },
 };
 
