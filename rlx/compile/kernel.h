@@ -52,7 +52,7 @@ struct KernelCall {
   bool is_frozen(size_t operand) const { return operand < frozen.size() && frozen[operand]; }
 };
 
-// Pointers of one run of a step. They are aligned to the element; whole buffers to 64 bytes.
+// A step's pointers, aligned to the element; what the plan allocates (arena, packed) to 64 bytes.
 struct StepArgs {
   void* const* operands;  // first element of each operand (of the packed form where packed)
   void* const* results;   // first element of each result; null if not used

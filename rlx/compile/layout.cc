@@ -5,6 +5,7 @@
 
 #include "rlx/base/checked.h"
 #include "rlx/base/error.h"
+#include "rlx/compile/memory.h"
 #include "rlx/ir/leaf.h"
 #include "rlx/ops/shape_ops.h"
 
@@ -118,11 +119,12 @@ class Layout {
     }
     if (is_view_op(*n.op)) {
       ValueInfo& from = value(n.operands[0]);
-      info.values[0].of_constant = from.of_constant;
       if (const auto view = view_of(n, {0, from.desc})) {
         info.values[0].desc = view->desc;
+        info.values[0].of_constant = from.of_constant;
       } else {
         info.needs_copy = true;
+        info.values[0].of_constant = copied_now(from);  // else it lies in the arena
         from.forced = true;
       }
       return;
@@ -208,10 +210,11 @@ class Layout {
     StorageKind kind = n.op == &kParamOp ? StorageKind::kParam : StorageKind::kInput;
     uint32_t index = nodes_[id].leaf;
     if (n.op == &kConstantOp) {
-      const Array array = n.attrs.as<ConstantAttrs>().value.dense();
+      Array array = n.attrs.as<ConstantAttrs>().value.dense();
+      if (!is_aligned(array)) array = array.copy();
       kind = StorageKind::kConstant;
       elements = array.num_elements();
-      index = add_constant(array);
+      index = add_constant(std::move(array));
     }
     v.view = {draft_.add_buffer(kind, index, v.desc.dtype, elements), 0, v.desc};
   }
@@ -245,6 +248,9 @@ class Layout {
     ValueInfo& v = value(id);
     if (v.copy.used()) return v.copy;
     if (copied_now(v)) {
+      if (draft_.buffers[v.view.buffer].kind != StorageKind::kConstant) {
+        internal_error("{}: a view of a constant lies in other memory", label);
+      }
       const Array& source = draft_.plan.constants[draft_.buffers[v.view.buffer].index];
       const auto* data = static_cast<const std::byte*>(source.raw());
       const Array dense = Array::borrow(

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <queue>
+#include <set>
 
 #include "rlx/base/checked.h"
 #include "rlx/base/error.h"
@@ -14,38 +16,189 @@ struct Piece {
   int64_t bytes = 0;
   uint32_t first = ~uint32_t(0), last = 0;  // steps between which it is alive, both included
   int64_t offset = 0;
-  bool alive_with(const Piece& o) const { return first <= o.last && o.first <= last; }
 };
 
-// Largest first, each into the smallest gap that fits among the pieces alive with it. Returns the
-// size of the arena.
-int64_t place(std::vector<Piece>& pieces) {
-  std::vector<Piece*> by_size, placed;  // placed: by offset
-  for (Piece& p : pieces) {
-    if (p.bytes > 0) by_size.push_back(&p);
+// Of pieces in the order of their first steps: those placed so far that are alive with a given one.
+class AliveWith {
+ public:
+  explicit AliveWith(const std::vector<Piece>& pieces) : pieces_(pieces) {
+    while (leaves_ < pieces.size()) leaves_ *= 2;
+    ends_.assign(2 * leaves_, 0);
+  }
+
+  void add(uint32_t piece) {
+    const uint32_t end = pieces_[piece].last + 1;
+    for (size_t node = leaves_ + piece; node > 0; node /= 2) {
+      ends_[node] = std::max(ends_[node], end);
+    }
+  }
+
+  void find(const Piece& p, std::vector<const Piece*>& found) const {
+    found.clear();
+    // Those that begin after p are no candidates.
+    const auto it = std::upper_bound(pieces_.begin(), pieces_.end(), p.last,
+                                     [](uint32_t last, const Piece& q) { return last < q.first; });
+    find(1, 0, leaves_, size_t(it - pieces_.begin()), p.first, found);
+  }
+
+ private:
+  void find(size_t node, size_t begin, size_t end, size_t limit, uint32_t first,
+            std::vector<const Piece*>& found) const {
+    if (begin >= limit || ends_[node] <= first) return;
+    if (end - begin == 1) {
+      found.push_back(&pieces_[begin]);
+      return;
+    }
+    const size_t middle = begin + (end - begin) / 2;
+    find(2 * node, begin, middle, limit, first, found);
+    find(2 * node + 1, middle, end, limit, first, found);
+  }
+
+  const std::vector<Piece>& pieces_;
+  size_t leaves_ = 1;
+  // A binary tree over the pieces, as a heap: the largest last + 1 below each node; 0 of those not
+  // placed.
+  std::vector<uint32_t> ends_;
+};
+
+// Largest first, each into the smallest gap that fits among the pieces alive with it. Takes time in
+// proportion to the pairs alive together.
+int64_t place_by_size(std::vector<Piece>& pieces) {
+  std::vector<uint32_t> by_size;
+  for (uint32_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].bytes > 0) by_size.push_back(i);
   }
   std::stable_sort(by_size.begin(), by_size.end(),
-                   [](const Piece* a, const Piece* b) { return a->bytes > b->bytes; });
+                   [&](uint32_t a, uint32_t b) { return pieces[a].bytes > pieces[b].bytes; });
+  AliveWith placed(pieces);
+  std::vector<const Piece*> neighbors;
   int64_t size = 0;
-  for (Piece* p : by_size) {
+  for (const uint32_t i : by_size) {
+    Piece& p = pieces[i];
+    placed.find(p, neighbors);
+    std::sort(neighbors.begin(), neighbors.end(),
+              [](const Piece* a, const Piece* b) { return a->offset < b->offset; });
     int64_t end = 0, best = -1, best_gap = 0;  // end: of the pieces passed so far
-    for (const Piece* q : placed) {
-      if (!p->alive_with(*q)) continue;
+    for (const Piece* q : neighbors) {
       const int64_t gap = q->offset - end;
-      if (gap >= p->bytes && (best < 0 || gap < best_gap)) {
+      if (gap >= p.bytes && (best < 0 || gap < best_gap)) {
         best = end;
         best_gap = gap;
       }
       end = std::max(end, q->offset + q->bytes);
     }
-    p->offset = best >= 0 ? best : end;
-    size = std::max(size, checked_add(p->offset, p->bytes));
-    placed.insert(
-        std::upper_bound(placed.begin(), placed.end(), p,
-                         [](const Piece* a, const Piece* b) { return a->offset < b->offset; }),
-        p);
+    p.offset = best >= 0 ? best : end;
+    size = std::max(size, checked_add(p.offset, p.bytes));
+    placed.add(i);
   }
   return size;
+}
+
+// The gaps of an arena that grows at its end.
+class FreeMemory {
+ public:
+  // The smallest gap that fits, the lowest of equal ones.
+  int64_t take(int64_t bytes) {
+    const auto fit = by_size_.lower_bound({bytes, 0});
+    if (fit != by_size_.end()) {
+      const auto [gap, offset] = *fit;
+      erase(offset, gap);
+      if (gap > bytes) insert(offset + bytes, gap - bytes);
+      return offset;
+    }
+    int64_t offset = size_;
+    if (!by_offset_.empty()) {  // a gap at the end grows
+      const auto [last, gap] = *by_offset_.rbegin();
+      if (last + gap == size_) {
+        offset = last;
+        erase(last, gap);
+      }
+    }
+    size_ = checked_add(offset, bytes);
+    return offset;
+  }
+
+  void give(int64_t offset, int64_t bytes) {
+    auto next = by_offset_.lower_bound(offset);
+    if (next != by_offset_.end() && next->first == offset + bytes) {
+      const int64_t gap = next->second;
+      erase(offset + bytes, gap);
+      bytes += gap;
+      next = by_offset_.lower_bound(offset);
+    }
+    if (next != by_offset_.begin()) {
+      const auto [before, gap] = *std::prev(next);
+      if (before + gap == offset) {
+        erase(before, gap);
+        offset = before;
+        bytes += gap;
+      }
+    }
+    insert(offset, bytes);
+  }
+
+  int64_t size() const { return size_; }
+
+ private:
+  void insert(int64_t offset, int64_t bytes) {
+    by_offset_.emplace(offset, bytes);
+    by_size_.emplace(bytes, offset);
+  }
+  void erase(int64_t offset, int64_t bytes) {
+    by_offset_.erase(offset);
+    by_size_.erase({bytes, offset});
+  }
+
+  std::map<int64_t, int64_t> by_offset_;           // to bytes
+  std::set<std::pair<int64_t, int64_t>> by_size_;  // (bytes, offset)
+  int64_t size_ = 0;
+};
+
+// Step by step, as an allocator would. Needs somewhat more memory than by size, but about linear
+// time however many pieces are alive together.
+int64_t place_by_step(std::vector<Piece>& pieces) {
+  FreeMemory memory;
+  using End = std::pair<uint32_t, uint32_t>;  // (last step, piece)
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends;
+  for (uint32_t i = 0; i < pieces.size(); ++i) {
+    Piece& p = pieces[i];
+    if (p.bytes == 0) continue;
+    for (; !ends.empty() && ends.top().first < p.first; ends.pop()) {
+      const Piece& over = pieces[ends.top().second];
+      memory.give(over.offset, over.bytes);
+    }
+    p.offset = memory.take(p.bytes);
+    ends.emplace(p.last, i);
+  }
+  return memory.size();
+}
+
+// How many pairs of pieces are alive at the same time.
+int64_t pairs_alive(const std::vector<Piece>& pieces) {
+  std::vector<uint32_t> lasts;  // of the pieces up to this one
+  std::vector<uint32_t> firsts;
+  for (const Piece& p : pieces) {
+    if (p.bytes == 0) continue;
+    firsts.push_back(p.first);
+    lasts.push_back(p.last);
+  }
+  std::sort(lasts.begin(), lasts.end());
+  // A piece meets all that begin before it, but those that are over by then.
+  int64_t pairs = 0;
+  size_t over = 0;
+  for (size_t i = 0; i < firsts.size(); ++i) {
+    while (over < lasts.size() && lasts[over] < firsts[i]) ++over;
+    pairs += int64_t(i - over);
+  }
+  return pairs;
+}
+
+// A fraction of a second of work.
+constexpr int64_t kMaxPairs = 4 << 20;
+
+// Places pieces that are in the order of their first steps. Returns the size of the arena.
+int64_t place(std::vector<Piece>& pieces) {
+  return pairs_alive(pieces) <= kMaxPairs ? place_by_size(pieces) : place_by_step(pieces);
 }
 
 // Every piece in memory of its own, with a canary before the first and after each.
@@ -209,6 +362,10 @@ void share_in_place(Draft& draft) {
       break;
     }
   }
+}
+
+bool is_aligned(const Array& array) {
+  return reinterpret_cast<uintptr_t>(array.raw()) % uintptr_t(size_of(array.dtype())) == 0;
 }
 
 void place_buffers(Draft& draft, bool guard_zones) { Finish(draft).run(guard_zones); }

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "rlx/base/error.h"
+#include "rlx/compile/memory.h"
 
 namespace rlx {
 namespace {
@@ -76,7 +77,7 @@ class Prepare {
         user_error("the param '{}' is {} in the graph, its value is {}", p.name,
                    p.type().to_string(), array.type().to_string());
       }
-      it->second = array.defined() ? array.dense() : array;
+      if (array.defined()) it->second = is_aligned(array) ? array.dense() : array.copy();
     }
     return it->second;
   }

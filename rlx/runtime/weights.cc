@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "rlx/base/error.h"
+#include "rlx/compile/memory.h"
 
 namespace rlx {
 
@@ -13,8 +14,8 @@ WeightStore::Weight WeightStore::make(std::string_view name, const Array& value)
   if (!value.defined()) user_error("the weight '{}' is set to an undefined array", name);
   Weight w;
   w.reservation = Reservation(budget_, value.byte_size(), fmt::format("the weight '{}'", name));
-  w.owned = !value.is_dense();
-  w.value = value.dense();
+  w.owned = !value.is_dense() || !is_aligned(value);
+  w.value = w.owned ? value.copy() : value;
   return w;
 }
 

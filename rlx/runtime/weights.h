@@ -20,9 +20,9 @@ namespace rlx {
 // Thread-safe. Runs that read weights share the store; set, erase and runs that update params have
 // it for themselves, so a run sees every weight either before or after such a change.
 //
-// A dense array is kept as it is, without a copy: its memory must not change while it is in the
-// store (memory-mapped files work). Before a run updates a param, the store copies it once into
-// memory of its own.
+// A dense array, aligned to its elements, is kept as it is, without a copy: its memory must not
+// change while it is in the store (memory-mapped files work). Others are copied. Before a run
+// updates a param, the store copies it once into memory of its own.
 class WeightStore {
  public:
   explicit WeightStore(std::shared_ptr<MemoryBudget> budget);
@@ -96,7 +96,7 @@ class WeightBinding {
   std::vector<std::pair<Array, void*>> params_;  // what keeps the memory, and its address
   std::vector<std::shared_ptr<void>> packed_;
   std::vector<WeightStore::Weight*> written_;  // those that a run updates
-  uint64_t version_ = 0;  // of the store when the addresses were taken
+  uint64_t version_ = 0;                       // of the store when the addresses were taken
 };
 
 }  // namespace rlx
