@@ -4,6 +4,7 @@
 #include "rlx/compile/bind.h"
 #include "rlx/compile/layout.h"
 #include "rlx/compile/memory.h"
+#include "rlx/compile/out_of_memory.h"
 #include "rlx/compile/prepare.h"
 #include "rlx/compile/schedule.h"
 #include "rlx/ir/verify.h"
@@ -45,10 +46,8 @@ class Passes {
   const CompileOptions& options_;
 };
 
-}  // namespace
-
-std::shared_ptr<const Plan> compile_plan(const Graph& static_graph, const KernelTable& kernels,
-                                         const CompileOptions& options) {
+std::shared_ptr<const Plan> compile(const Graph& static_graph, const KernelTable& kernels,
+                                    const CompileOptions& options) {
   std::vector<LegalizeNote> notes;
   const Graph graph = Passes(static_graph, kernels, options).run(notes);
 
@@ -69,6 +68,14 @@ std::shared_ptr<const Plan> compile_plan(const Graph& static_graph, const Kernel
          draft.plan.name, options.memory_limit, estimate.to_string());
   }
   return std::make_shared<const Plan>(std::move(draft.plan));
+}
+
+}  // namespace
+
+std::shared_ptr<const Plan> compile_plan(const Graph& static_graph, const KernelTable& kernels,
+                                         const CompileOptions& options) {
+  return convert_memory_errors(static_graph.name(),
+                               [&] { return compile(static_graph, kernels, options); });
 }
 
 }  // namespace rlx

@@ -16,10 +16,14 @@ std::shared_ptr<CachedPlan> PlanCache::insert(Key key, std::shared_ptr<const Pla
   const int64_t bytes = cached->plan->byte_size();
   const std::lock_guard lock(mutex_);
   if (const auto it = index_.find(key); it != index_.end()) drop(it->second);
+  if (bytes > max_bytes_ || max_entries_ == 0) {
+    cached->dropped.store(true, std::memory_order_release);
+    return cached;
+  }
   entries_.push_front({key, cached, bytes});
   index_.emplace(std::move(key), entries_.begin());
   bytes_ += bytes;
-  while (!entries_.empty() && (entries_.size() > max_entries_ || bytes_ > max_bytes_)) {
+  while (entries_.size() > max_entries_ || bytes_ > max_bytes_) {
     drop(std::prev(entries_.end()));
   }
   return cached;

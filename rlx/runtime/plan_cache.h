@@ -29,7 +29,8 @@ class PlanCache {
   // `program` identifies the graph and its options.
   using Key = std::pair<uint64_t, std::vector<int64_t>>;
   std::shared_ptr<CachedPlan> find(const Key& key);
-  // Returns the entry; it may already be dropped if it alone exceeds the bounds.
+  // Returns the entry. A plan that alone exceeds the bounds is not kept, and evicts nothing: its
+  // entry is dropped from the start.
   std::shared_ptr<CachedPlan> insert(Key key, std::shared_ptr<const Plan> plan);
   void drop_program(uint64_t program);
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "rlx/base/checked.h"
 #include "rlx/base/cpu_info.h"
 #include "rlx/base/error.h"
+#include "rlx/compile/out_of_memory.h"
 #include "rlx/ir/verify.h"
 #include "rlx/runtime/eval.h"
 
@@ -21,19 +23,27 @@ namespace {
              given.defined() ? given.type().to_string() : "an undefined array");
 }
 
-// The value of `symbol` for which the dim, linear in it, has the given size.
-std::optional<int64_t> solve(const Dim& dim, const std::string& symbol, int64_t size,
-                             SymbolBindings bindings) {
-  if (dim.as_symbol()) return size;
-  const auto at = [&](int64_t value) {
-    bindings[symbol] = value;
-    return dim.evaluate(bindings);
-  };
-  const int64_t f0 = at(0), slope = at(1) - f0;
-  if (slope == 0 || (size - f0) % slope != 0) return std::nullopt;
-  const int64_t value = (size - f0) / slope;
-  if (value < 0 || at(value) != size) return std::nullopt;
-  return value;
+// base + slope * symbol
+struct Line {
+  int64_t base = 0, slope = 0;
+
+  // The value of the symbol for which the line has the given size.
+  std::optional<int64_t> solve(int64_t size) const {
+    const int64_t rest = checked_sub(size, base);
+    if (rest % slope != 0 || rest / slope < 0) return std::nullopt;
+    return rest / slope;
+  }
+};
+
+// The dim as a line in its only unbound symbol; nothing if it is not one (n * n, floor(n / 2)).
+std::optional<Line> line_of(const Dim& dim, const std::string& symbol,
+                            const SymbolBindings& bindings) {
+  const Dim d = dim.substitute(bindings);
+  Line line;
+  line.base = d.evaluate({{symbol, 0}});
+  line.slope = checked_sub(d.evaluate({{symbol, 1}}), line.base);
+  if (line.slope == 0 || d != line.base + line.slope * Dim::symbol(symbol)) return std::nullopt;
+  return line;
 }
 
 std::vector<std::string> unbound(const Dim& dim, const SymbolBindings& bindings) {
@@ -66,7 +76,8 @@ SymbolBindings bind_symbols(const Graph& graph, std::span<const Array> inputs) {
     }
     for (int64_t a = 0; a < type.shape.rank(); ++a) pending.push_back({i, a});
   }
-  // Each round settles the dims that have at most one unknown symbol.
+  // Each round settles the dims without an unknown symbol, and those that are linear in their only
+  // one. The others wait for an input that tells more.
   for (bool progress = true; progress;) {
     progress = false;
     std::erase_if(pending, [&](const Pending& p) {
@@ -77,7 +88,9 @@ SymbolBindings bind_symbols(const Graph& graph, std::span<const Array> inputs) {
       if (symbols.empty()) {
         if (dim.evaluate(bindings) != size) wrong(p.input);
       } else {
-        const auto value = solve(dim, symbols[0], size, bindings);
+        const auto line = line_of(dim, symbols[0], bindings);
+        if (!line) return false;
+        const auto value = line->solve(size);
         if (!value) wrong(p.input);
         bindings[symbols[0]] = *value;
       }
@@ -165,7 +178,9 @@ std::shared_ptr<CachedPlan> Program::plan_for(std::span<const Array> inputs) {
     hits_.fetch_add(1, std::memory_order_relaxed);
     return cached;
   }
-  return core_->plans.insert(std::move(key), compile(substitute_symbols(graph_, bindings)));
+  return core_->plans.insert(std::move(key), convert_memory_errors(name(), [&] {
+                               return compile(substitute_symbols(graph_, bindings));
+                             }));
 }
 
 std::shared_ptr<const Plan> Program::compile(const Graph& graph) {

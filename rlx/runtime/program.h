@@ -32,7 +32,8 @@ struct SessionCore {
 };
 
 // Sizes of the graph's symbols from the shapes of its inputs. A dim that is an expression in one
-// symbol is solved for it. Throws Error(kUser) naming the input, its declared and given type.
+// symbol is solved for it if it is linear. Throws Error(kUser) naming the input, its declared and
+// given type.
 SymbolBindings bind_symbols(const Graph& graph, std::span<const Array> inputs);
 
 // Throws Error(kUser) unless the arrays are as the plan (a static graph's) declares.

@@ -1,5 +1,6 @@
 #include "rlx/runtime/session.h"
 
+#include "rlx/compile/out_of_memory.h"
 #include "rlx/runtime/program.h"
 
 namespace rlx {
@@ -10,7 +11,9 @@ Session::Session(const Device& device, SessionOptions options)
 WeightStore& Session::weights() { return core_->weights; }
 
 Executable Session::compile(const Graph& graph, CompileOptions options) {
-  return Executable(std::make_shared<Program>(core_, graph, std::move(options)));
+  return convert_memory_errors(graph.name(), [&] {
+    return Executable(std::make_shared<Program>(core_, graph, std::move(options)));
+  });
 }
 
 const Device& Session::device() const { return core_->device; }
