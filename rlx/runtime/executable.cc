@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "rlx/base/error.h"
+#include "rlx/compile/memory.h"
 #include "rlx/runtime/program.h"
 
 namespace rlx {
@@ -60,11 +61,42 @@ ByteRange range_of(const Array& a) {
   return {first + uintptr_t(low * size), first + uintptr_t(high * size)};
 }
 
-// Whether kernels can use the array's memory as it is: dense, and aligned to its elements.
-bool usable(const Array& a) {
-  const int64_t size = size_of(a.dtype());
-  return a.is_dense() && reinterpret_cast<uintptr_t>(a.raw()) % uintptr_t(size) == 0;
-}
+// A set of bytes, for many questions.
+class ByteRanges {
+ public:
+  void reserve(size_t ranges) { ranges_.reserve(ranges); }
+  void clear() { ranges_.clear(); }
+  void add(const void* base, int64_t bytes) {
+    const auto first = reinterpret_cast<uintptr_t>(base);
+    if (bytes > 0) ranges_.push_back({first, first + uintptr_t(bytes)});
+  }
+  // After the last add: sorts and joins.
+  void finish() {
+    std::sort(ranges_.begin(), ranges_.end(),
+              [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
+    size_t kept = 0;
+    for (const ByteRange& r : ranges_) {
+      if (kept > 0 && r.begin <= ranges_[kept - 1].end) {
+        ranges_[kept - 1].end = std::max(ranges_[kept - 1].end, r.end);
+      } else {
+        ranges_[kept++] = r;
+      }
+    }
+    ranges_.resize(kept);
+  }
+  bool overlaps(const ByteRange& range) const {
+    const auto it =
+        std::upper_bound(ranges_.begin(), ranges_.end(), range.begin,
+                         [](uintptr_t begin, const ByteRange& r) { return begin < r.end; });
+    return it != ranges_.end() && it->overlaps(range);
+  }
+
+ private:
+  std::vector<ByteRange> ranges_;  // disjoint and sorted
+};
+
+// Whether kernels can use the array's memory as it is.
+bool usable(const Array& a) { return a.is_dense() && is_aligned(a); }
 
 // A plan bound to an executable's memory.
 struct Instance {
@@ -72,7 +104,8 @@ struct Instance {
   std::unique_ptr<Runner> runner;
   WeightBinding weights;
   std::vector<uint32_t> inputs, outputs, params, packed;  // storages
-  void* arena = nullptr;                                  // as bound
+  ByteRanges param_bytes, updated_bytes;
+  void* arena = nullptr;  // as bound
   void* scratch = nullptr;
 
   Instance(SessionCore& core, std::shared_ptr<CachedPlan> cached_plan)
@@ -84,6 +117,9 @@ struct Instance {
     outputs.assign(p.outputs.size(), PlanView::kNone);
     params.assign(p.params.size(), PlanView::kNone);
     packed.assign(p.packed.size(), PlanView::kNone);
+    // So that nothing can throw while the weights are bound.
+    param_bytes.reserve(p.params.size());
+    updated_bytes.reserve(p.params.size());
     for (uint32_t s = 0; s < p.storages.size(); ++s) {
       const uint32_t index = p.storages[s].index;
       switch (p.storages[s].kind) {
@@ -115,7 +151,18 @@ struct Instance {
   }
 
   void bind_weights() {
-    for (size_t i = 0; i < params.size(); ++i) bind(params[i], weights.param(i));
+    param_bytes.clear();
+    updated_bytes.clear();
+    for (size_t i = 0; i < params.size(); ++i) {
+      void* const base = weights.param(i);
+      bind(params[i], base);
+      const PlanParam& p = plan().params[i];
+      const int64_t bytes = byte_size(p.dtype, p.dims);
+      param_bytes.add(base, bytes);
+      if (p.updated) updated_bytes.add(base, bytes);
+    }
+    param_bytes.finish();
+    updated_bytes.finish();
     for (size_t i = 0; i < packed.size(); ++i) bind(packed[i], weights.packed(i));
   }
 
@@ -213,7 +260,8 @@ struct Executable::State {
   void bind_inputs(Instance& instance, std::span<const Array> inputs) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const void* data = inputs[i].raw();
-      if (!usable(inputs[i])) {
+      // An input that lies in a param which the run updates keeps its old value.
+      if (!usable(inputs[i]) || instance.updated_bytes.overlaps(range_of(inputs[i]))) {
         Array& staged = staged_in[i].get(program->core().budget, instance.plan().inputs[i]);
         staged.copy_from(inputs[i]);
         data = staged.raw();
@@ -237,6 +285,9 @@ struct Executable::State {
                    t.type().to_string(), outputs[i].type().to_string());
       }
       const ByteRange range = range_of(outputs[i]);
+      if (instance.param_bytes.overlaps(range)) {
+        user_error("output '{}' of '{}' is given the memory of a param", t.name, plan.name);
+      }
       for (size_t j = 0; j < i; ++j) {
         if (range.overlaps(range_of(outputs[j]))) {
           user_error("outputs '{}' and '{}' of '{}' are given the same memory",
@@ -258,10 +309,10 @@ struct Executable::State {
     const Running guard(running, program->name());
     Instance& instance = select(inputs);
     bind_memory(instance);
-    bind_inputs(instance, inputs);
-    bind_outputs(instance, inputs, outputs);
     {
       const WeightLock lock(instance);
+      bind_inputs(instance, inputs);
+      bind_outputs(instance, inputs, outputs);
       run_locked(instance, options);
     }
     for (size_t i = 0; i < outputs.size(); ++i) {

@@ -31,7 +31,9 @@ struct NamedArray {
 // Error(kUser). clone() gives an independent one; clones of one graph may run at the same time.
 //
 // Inputs and outputs are dense row-major; arrays with other strides (or an output that shares
-// memory with an input) are copied through a staging buffer, which report() counts.
+// memory with an input, or an input that shares memory with a param that the run updates) are
+// copied through a staging buffer, which report() counts. An output must not share memory with a
+// param of the graph.
 //
 // A run that throws leaves outputs undefined. It leaves params as they were, if it failed or was
 // cancelled before it began to write them; steps that write params come last, and from the first of

@@ -15,7 +15,8 @@ class CpuDevice final : public Device {
 }  // namespace
 
 const Device& cpu_device() {
-  static const CpuDevice device;
+  // Never destroyed: destructors of static objects may still compile and run graphs.
+  static const auto& device = *new CpuDevice;
   return device;
 }
 

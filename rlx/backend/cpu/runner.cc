@@ -43,11 +43,11 @@ class CpuRunner final : public Runner {
   }
 
   int run(Executor& executor, int threads, const std::atomic<bool>* cancel) override {
+    wrote_params_.store(false, std::memory_order_relaxed);
     if (cancel && cancel->load(std::memory_order_acquire)) {
       throw Error(ErrorKind::kCancelled, "the run was cancelled before it started");
     }
     cancel_ = cancel;
-    wrote_params_.store(false, std::memory_order_relaxed);
     if (!plan_->guards.empty()) poison();
     threads = std::min({threads, useful_threads_, scratch_threads_});
     if (threads > 1) {

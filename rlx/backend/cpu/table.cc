@@ -36,7 +36,8 @@ class CpuKernels final : public KernelTable {
 }  // namespace
 
 const KernelTable& kernel_table() {
-  static const CpuKernels table;
+  // Never destroyed: destructors of static objects may still compile and run graphs.
+  static const auto& table = *new CpuKernels;
   return table;
 }
 
