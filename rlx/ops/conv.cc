@@ -176,7 +176,8 @@ Padding counts in the product: 0 times an infinite weight is NaN.
 stride, dilation: one value per spatial axis, default 1. padding: one value per axis for both sides,
 or all values before the axes followed by all values after them; default 0. The kernel size is that
 of w. f16 and bf16 are accumulated in f32. An empty sum (Ci = 0) is 0.
-Errors: other ranks, channels that the groups don't divide, a window that does not fit.
+Errors: other ranks, channels that the groups don't divide, a window that does not fit, padding
+above 2^20.
 Derivatives: Conv2dBackwardInput and Conv2dBackwardWeight, for any number of spatial axes.
 Compare: torch.nn.functional.conv1d/2d/3d, jax.lax.conv_general_dilated, ONNX Conv.)",
     .infer = infer,

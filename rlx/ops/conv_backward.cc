@@ -85,7 +85,7 @@ std::vector<Value> expand_input(Builder& b, const Attrs& attrs, std::span<const 
     const Dim size = a.shape[axis], count = b.shape(dy)[axis];
     if (size.is(0)) return {splat(b, b.dtype(dy), a.shape, 0)};
     const Dim dilated = (count - Dim(1)) * Dim(stride) + Dim(1);
-    if (stride > 1) {
+    if (stride > 1 && !count.is(1)) {
       dy = pad_axis(b, unsqueeze(b, dy, axis + 1), axis + 1, 0, stride - 1, 0);
       dy = narrow(b, join_axes(b, dy, axis, 2), axis, 0, dilated);
     }

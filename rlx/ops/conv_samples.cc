@@ -47,6 +47,7 @@ void add_geometries(std::vector<Case>& all) {
   all.push_back({"one_by_one_image", t, {3, 5, 1, 1}, {4, 5, 3, 3}, {{}, {1, 1}, {}}});
   all.push_back({"line", t, {2, 3, 17}, {5, 3, 3}, {{}, {1}, {}}});
   all.push_back({"line_strided", d, {1, 2, 23}, {3, 2, 4}, {{3}, {2, 1}, {2}}});
+  all.push_back({"depthwise_many_taps", t, {1, 2, 26, 25}, {2, 1, 24, 23}, {{}, {}, {}, 2}});
   all.push_back({"line_depthwise", t, {2, 5, 19}, {5, 1, 4}, {{}, {3, 0}, {}, 5}});
   all.push_back({"volume", t, {2, 2, 4, 5, 6}, {3, 2, 2, 3, 3}, {{}, {1, 1, 1}, {}}});
   all.push_back({"volume_strided",
@@ -55,6 +56,7 @@ void add_geometries(std::vector<Case>& all) {
                  {2, 2, 2, 3, 2},
                  {{2, 1, 2}, {0, 1, 1, 1, 0, 2}, {1, 2, 1}, 2}});
   all.push_back({"one_cell", d, {1, 1, 1, 1}, {1, 1, 1, 1}});
+  all.push_back({"empty_line", t, {2, 3, 5, 0}, {4, 3, 3, 2}, {{}, {1, 1}, {}}});
   all.push_back({"batch0", t, {0, 3, 5, 5}, {4, 3, 3, 3}, {{}, {1, 1}, {}}});
   all.push_back({"no_outputs", t, {2, 3, 5, 5}, {0, 3, 3, 3}});
   all.push_back({"no_inputs", t, {2, 0, 5, 5}, {4, 0, 3, 3}});
@@ -191,6 +193,10 @@ std::vector<WrongCall> wrong_conv() {
        with({{}, {0, -1}, {}}),
        {x, w},
        "padding has the value -1, expected at least 0"},
+      {"padding_huge",
+       with({{}, {1 << 20, (1 << 20) + 1}, {}}),
+       {x, w},
+       "padding has the value 1048577, expected at most 1048576"},
       {"kernel0",
        with({}),
        {x, {t, {6, 4, 0, 3}}},

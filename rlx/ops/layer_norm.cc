@@ -15,19 +15,30 @@ namespace {
 
 void check_x(const InferContext& c) {
   expect_dtype(c, 0, dtypes::kFloats, "x");
-  const double eps = c.as<LayerNormAttrs>().eps;
-  if (!(eps >= 0)) user_error("eps is {}, expected a number that is not negative", eps);
+  const auto& a = c.as<LayerNormAttrs>();
+  if (!(a.eps >= 0)) user_error("eps is {}, expected a number that is not negative", a.eps);
+  if (a.batch_axes < 0 || a.batch_axes > a.axis) {
+    user_error("batch_axes is {}, expected 0 to {} (the axes before the normalized ones)",
+               a.batch_axes, a.axis);
+  }
 }
 
-Shape normalized_shape(const InferContext& c) {
-  return c[0].shape.slice(c.as<LayerNormAttrs>().axis, c[0].shape.rank());
+// Of gamma and beta.
+TensorType affine_type(const InferContext& c) {
+  const auto& a = c.as<LayerNormAttrs>();
+  Shape shape = c[0].shape.slice(0, a.batch_axes);
+  for (int64_t axis = a.axis; axis < c[0].shape.rank(); ++axis) shape.push_back(c[0].shape[axis]);
+  return {c[0].dtype, std::move(shape)};
 }
 
 // Operand i is gamma or beta.
 void check_affine(const InferContext& c, size_t i, std::string_view what) {
-  const TensorType expected{c[0].dtype, normalized_shape(c)};
+  const TensorType expected = affine_type(c);
   if (c[i] != expected) {
-    user_error("{} must be {} (x from the axis on), it is {}", what, expected.to_string(),
+    user_error("{} must be {} ({}), it is {}", what, expected.to_string(),
+               c.as<LayerNormAttrs>().batch_axes == 0
+                   ? "x from the axis on"
+                   : "the batch axes of x, then x from the axis on",
                c[i].to_string());
   }
 }
@@ -45,7 +56,7 @@ std::vector<TensorType> infer_backward(const InferContext& c) {
   check_x(c);
   if (c.operands.size() == 3) check_affine(c, 1, "gamma");
   expect_same_type(c, 0, c.operands.size() - 1);
-  const TensorType parameter{c[0].dtype, normalized_shape(c)};
+  const TensorType parameter = affine_type(c);
   return {c[0], parameter, parameter};
 }
 
@@ -73,10 +84,18 @@ Normalized normalize_rows(Builder& b, Value x, const LayerNormAttrs& a) {
   return {mul(b, centered, inverse), inverse};
 }
 
+// gamma or beta, ready to broadcast against x.
+Value align_affine(Builder& b, Value v, const LayerNormAttrs& a) {
+  if (a.batch_axes == 0) return v;
+  for (int64_t i = a.batch_axes; i < a.axis; ++i) v = unsqueeze(b, v, a.batch_axes);
+  return v;
+}
+
 std::vector<Value> expand_forward(Builder& b, const Attrs& attrs, std::span<const Value> operands) {
-  Value y = normalize_rows(b, operands[0], attrs.as<LayerNormAttrs>()).x_hat;
-  if (operands.size() > 1) y = mul(b, y, operands[1]);
-  if (operands.size() > 2) y = add(b, y, operands[2]);
+  const auto& a = attrs.as<LayerNormAttrs>();
+  Value y = normalize_rows(b, operands[0], a).x_hat;
+  if (operands.size() > 1) y = mul(b, y, align_affine(b, operands[1], a));
+  if (operands.size() > 2) y = add(b, y, align_affine(b, operands[2], a));
   return {y};
 }
 
@@ -86,12 +105,12 @@ std::vector<Value> expand_backward(Builder& b, const Attrs& attrs,
   const auto& a = attrs.as<LayerNormAttrs>();
   const Value x = operands[0], dy = operands.back();
   const int64_t rank = b.shape(x).rank();
-  const auto axes = axes_between(a.axis, rank), leading = axes_between(0, a.axis);
+  const auto axes = axes_between(a.axis, rank), rows = axes_between(a.batch_axes, a.axis);
   const auto [x_hat, inverse] = normalize_rows(b, x, a);
-  const Value g = operands.size() == 3 ? mul(b, dy, operands[1]) : dy;
+  const Value g = operands.size() == 3 ? mul(b, dy, align_affine(b, operands[1], a)) : dy;
   const Value along = mul(b, x_hat, mean(b, mul(b, g, x_hat), axes, true));
   const Value across = sub(b, sub(b, g, mean(b, g, axes, true)), along);
-  return {mul(b, inverse, across), sum(b, mul(b, dy, x_hat), leading), sum(b, dy, leading)};
+  return {mul(b, inverse, across), sum(b, mul(b, dy, x_hat), rows), sum(b, dy, rows)};
 }
 
 std::vector<Value> expand_gamma(Builder& b, const Attrs& attrs, std::span<const Value> operands) {
@@ -118,53 +137,43 @@ std::vector<Value> jvp(Builder& b, const RuleCall& call, std::span<const Value> 
   Value t;
   if (tangents[0].valid()) {
     t = layer_norm_backward(b, x, {}, tangents[0], a)[0];
-    if (call.operands.size() > 1) t = mul(b, t, call.operands[1]);
+    if (call.operands.size() > 1) t = mul(b, t, align_affine(b, call.operands[1], a));
   }
   if (tangents.size() > 1 && tangents[1].valid()) {
-    t = add_valid(b, t, mul(b, plain_layer_norm(b, x, a), tangents[1]));
+    t = add_valid(b, t, mul(b, plain_layer_norm(b, x, a), align_affine(b, tangents[1], a)));
   }
   if (tangents.size() > 2 && tangents[2].valid()) {
-    t = add_valid(b, t, expand(b, tangents[2], b.shape(x)));
+    t = add_valid(b, t, expand(b, align_affine(b, tangents[2], a), b.shape(x)));
   }
   return {t};
 }
 
-// Operand with the shape of gamma, possibly batched: ready to broadcast against a batched x.
-Value align_affine(Builder& b, Value v, bool batched, int64_t axis) {
-  if (!batched) return v;
-  for (int64_t i = 0; i < axis; ++i) v = unsqueeze(b, v, 1);
-  return v;
-}
-
+// gamma and beta stay shared if neither they nor an outer batch make them differ by example.
 std::vector<Value> batch(Builder& b, const RuleCall& call, std::span<const uint8_t> batched,
                          const Dim& size) {
   LayerNormAttrs a = call.as<LayerNormAttrs>();
-  const int64_t axis = a.axis;
+  const bool shared = a.batch_axes == 0 && std::none_of(batched.begin() + 1, batched.end(),
+                                                        [](uint8_t f) { return f != 0; });
   a.axis += 1;
-  const bool affine_batched =
-      std::any_of(batched.begin() + 1, batched.end(), [](auto f) { return f; });
+  if (!shared) a.batch_axes += 1;
   std::vector<Value> operands(call.operands.begin(), call.operands.end());
-  operands[0] = with_batch(b, operands[0], batched[0], size);
-  if (!affine_batched) return b.call(call.op, Attrs::of(call.attrs.table(), a), operands);
-  Value y = plain_layer_norm(b, operands[0], a);
-  y = mul(b, y, align_affine(b, operands[1], batched[1], axis));
-  if (operands.size() > 2) y = add(b, y, align_affine(b, operands[2], batched[2], axis));
-  return {y};
+  for (size_t i = 0; i < (shared ? 1 : operands.size()); ++i) {
+    operands[i] = with_batch(b, operands[i], batched[i] != 0, size);
+  }
+  return b.call(call.op, Attrs::of(call.attrs.table(), a), operands);
 }
 
-// The gradients of gamma and beta must not be summed over the batch, so they leave the fused call.
+// The gradients of gamma and beta are not summed over the batch.
 std::vector<Value> batch_backward(Builder& b, const RuleCall& call,
                                   std::span<const uint8_t> batched, const Dim& size) {
   LayerNormAttrs a = call.as<LayerNormAttrs>();
-  const int64_t axis = a.axis;
   a.axis += 1;
-  const Value x = with_batch(b, call.operands[0], batched[0], size);
-  const Value dy = with_batch(b, call.operands.back(), batched.back(), size);
-  const bool affine = call.operands.size() == 3;
-  const Value g = affine ? mul(b, dy, align_affine(b, call.operands[1], batched[1], axis)) : dy;
-  const auto leading = axes_between(1, axis + 1);
-  return {layer_norm_backward(b, x, {}, g, a)[0],
-          sum(b, mul(b, dy, plain_layer_norm(b, x, a)), leading), sum(b, dy, leading)};
+  a.batch_axes += 1;
+  std::vector<Value> operands(call.operands.begin(), call.operands.end());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    operands[i] = with_batch(b, operands[i], batched[i] != 0, size);
+  }
+  return b.call(call.op, Attrs::of(call.attrs.table(), a), operands);
 }
 
 Cost cost(const CostContext& c) { return {8 * element_count(c.operands[0]), io_bytes(c)}; }
@@ -177,15 +186,17 @@ Cost cost_backward(const CostContext& c) {
 
 RLX_DEFINE_OP(LayerNorm) = {
     .name = "LayerNorm",
-    .fields = RLX_FIELDS(LayerNormAttrs, axis, eps),
+    .fields = RLX_FIELDS(LayerNormAttrs, axis, eps, batch_axes),
     .doc = R"(Normalizes over the axes axis, ..., rank - 1 together, then scales and shifts.
 
 x of a float type and rank 1 at least; gamma and beta, both optional from the end, have the dtype of
-x and the shape x.shape[axis:]. The result has the type of x:
+x and the shape x.shape[:batch_axes] + x.shape[axis:]: one row each for the rows of x, or, with
+batch_axes, one for every position of the leading axes. The result has the type of x:
   y = (x - mean) / sqrt(variance + eps) * gamma + beta,
 with the population variance from a second pass over the deviations. f16 and bf16 are computed in
 f32 and rounded once. A row with NaN or infinity gives NaN; an empty row gives an empty result.
-Errors: axis out of range, gamma or beta of another type, negative eps.
+Errors: axis out of range, batch_axes below 0 or above the axis, gamma or beta of another type,
+negative eps.
 Derivative: LayerNormBackwardInput.
 Compare: torch.nn.functional.layer_norm, ONNX LayerNormalization.)",
     .infer = infer_forward,
@@ -199,14 +210,15 @@ Compare: torch.nn.functional.layer_norm, ONNX LayerNormalization.)",
 
 RLX_DEFINE_OP(LayerNormBackwardInput) = {
     .name = "LayerNormBackwardInput",
-    .fields = RLX_FIELDS(LayerNormAttrs, axis, eps),
+    .fields = RLX_FIELDS(LayerNormAttrs, axis, eps, batch_axes),
     .doc = R"(All gradients of LayerNorm.
 
 Operands x, gamma (optional: 1), dy of the type of x. Results dx (the type of x), dgamma and dbeta
-(of the shape x.shape[axis:]); those that nobody reads are not computed. With
+(of the shape of gamma, x.shape[:batch_axes] + x.shape[axis:]); those that nobody reads are not
+computed. With
 x_hat = (x - mean) * inv, inv = 1 / sqrt(variance + eps), g = dy * gamma:
   dx = inv * (g - mean(g) - x_hat * mean(g * x_hat)),   means over the normalized axes,
-  dgamma = sum of dy * x_hat,  dbeta = sum of dy,   sums over the leading axes.
+  dgamma = sum of dy * x_hat,  dbeta = sum of dy,   sums over the axes batch_axes, ..., axis - 1.
 The statistics are computed again from x. f16 and bf16 are computed in f32 and rounded once.
 Errors: as LayerNorm; dy of another type than x.
 Compare: the gradients of torch.nn.functional.layer_norm.)",
@@ -219,10 +231,11 @@ Compare: the gradients of torch.nn.functional.layer_norm.)",
 
 RLX_DEFINE_OP(LayerNormBackwardGamma) = {
     .name = "LayerNormBackwardGamma",
-    .fields = RLX_FIELDS(LayerNormAttrs, axis, eps),
+    .fields = RLX_FIELDS(LayerNormAttrs, axis, eps, batch_axes),
     .doc = R"(The gradient of LayerNorm in gamma: the second result of LayerNormBackwardInput.
 
-Operands x and dy of one float type; the result has the shape x.shape[axis:].
+Operands x and dy of one float type; the result has the shape x.shape[:batch_axes] +
+x.shape[axis:].
 Errors: as LayerNormBackwardInput.)",
     .infer = infer_gamma,
     .normalize = normalize_axis_of_first<LayerNormAttrs>,

@@ -40,6 +40,15 @@ std::vector<Case> cases() {
   all.push_back({"axis0", DType::kF64, {4, 6}, {0, 1e-5}});
   all.push_back({"axis_minus2", DType::kF64, {2, 3, 5}, {-2, 1e-6}});
   all.push_back({"last_of_four", t, {2, 3, 2, 11}, {-1, 0x1p-10}, 1});
+  for (const DType narrow : {DType::kF16, DType::kBF16}) {
+    const std::string name(to_string(narrow));
+    all.push_back({name + "_batch_axes", narrow, {3, 5, 7}, {-1, 0x1p-17, 1}});
+  }
+  all.push_back({"batch_axes", t, {2, 3, 5, 17}, {-1, 0x1p-17, 2}});
+  all.push_back({"batch_axes_many_rows", t, {2, 67, 11}, {-1, 0x1p-17, 1}});
+  all.push_back({"batch_axes_all", DType::kF64, {4, 3, 7}, {1, 1e-5, 1}, 1});
+  all.push_back({"batch_axes_empty", t, {0, 3, 5}, {-1, 0x1p-17, 1}});
+  all.push_back({"batch_axes_no_rows", t, {3, 0, 5}, {-1, 0x1p-17, 1}});
   all.push_back({"vector", t, {37}});
   all.push_back({"eps0", DType::kF64, {3, 8}, {-1, 0}});
   all.push_back({"length1", t, {4, 1}});
@@ -64,18 +73,20 @@ std::vector<Case> cases() {
   return all;
 }
 
-int64_t row_length(const Case& c, Dims* row = nullptr) {
+// Elements of a row; `affine` gets the shape of gamma.
+int64_t row_length(const Case& c, Dims* affine) {
   const auto axis = normalize_axis(c.attrs.axis, int64_t(c.shape.size()));
-  const Dims sizes(c.shape.begin() + axis, c.shape.end());
-  if (row) *row = sizes;
-  return num_elements(sizes);
+  const Dims row(c.shape.begin() + axis, c.shape.end());
+  *affine = Dims(c.shape.begin(), c.shape.begin() + c.attrs.batch_axes);
+  affine->insert(affine->end(), row.begin(), row.end());
+  return num_elements(row);
 }
 
 std::vector<Sample> samples_forward() {
   std::vector<Sample> all;
   for (const Case& c : cases()) {
-    Dims row;
-    const int64_t n = row_length(c, &row);
+    Dims affine;
+    const int64_t n = row_length(c, &affine);
     Sample s{.name = c.name,
              .attrs = Attrs::of(kLayerNormOp.fields, c.attrs),
              .operands = {{c.dtype, c.shape, c.x}},
@@ -83,7 +94,7 @@ std::vector<Sample> samples_forward() {
              .reduction = std::max<int64_t>(n, 1),
              .extra_ulps = 8,
              .scale = c.scale};
-    for (int i = 0; i < c.affine; ++i) s.operands.push_back({c.dtype, row});
+    for (int i = 0; i < c.affine; ++i) s.operands.push_back({c.dtype, affine});
     all.push_back(std::move(s));
   }
   return all;
@@ -92,8 +103,8 @@ std::vector<Sample> samples_forward() {
 std::vector<Sample> samples_backward() {
   std::vector<Sample> all;
   for (const Case& c : cases()) {
-    Dims row;
-    const int64_t n = row_length(c, &row);
+    Dims affine;
+    const int64_t n = row_length(c, &affine);
     const int64_t rows = n == 0 ? 0 : num_elements(c.shape) / n;
     Sample s{.name = c.name,
              .attrs = Attrs::of(kLayerNormBackwardInputOp.fields, c.attrs),
@@ -102,7 +113,7 @@ std::vector<Sample> samples_backward() {
              .reduction = std::max<int64_t>(std::max(n, rows), 1),
              .extra_ulps = 16,
              .scale = 4 * c.scale};
-    if (c.affine > 0) s.operands.push_back({c.dtype, row});
+    if (c.affine > 0) s.operands.push_back({c.dtype, affine});
     s.operands.push_back({c.dtype, c.shape});
     all.push_back(std::move(s));
   }
@@ -129,6 +140,12 @@ std::vector<WrongCall> wrong_forward() {
        with({1, 0x1p-17}),
        {x, last},
        "gamma must be f32[3, 4] (x from the axis on), it is f32[4]"},
+      {"gamma_of_batch",
+       with({-1, 0x1p-17, 1}),
+       {x, last},
+       "gamma must be f32[2, 4] (the batch axes of x, then x from the axis on), it is f32[4]"},
+      {"batch_axes", with({1, 0x1p-17, 2}), {x}, "batch_axes is 2, expected 0 to 1"},
+      {"batch_axes_negative", with({1, 0x1p-17, -1}), {x}, "batch_axes is -1, expected 0 to 1"},
       {"beta_dtype", with({}), {x, last, {DType::kF64, {4}}}, "beta must be f32[4]"},
       {"eps", with({-1, -1.0}), {x}, "eps is -1, expected a number that is not negative"},
       {"integers", with({}), {{DType::kI32, {2, 3}}}, "x is i32"},

@@ -35,8 +35,15 @@ Attrs normalize(const InferContext& c) {
   return Attrs::of(c.attrs.table(), std::move(a));
 }
 
+// Kernels keep a table of the cells of a window, and count them in f32.
+constexpr int64_t kMostCells = int64_t{1} << 24;
+
 Shape pool_shape(const TensorType& x, const Window& w) {
   check_window(w, spatial_rank(x, "x"));
+  if (w.area() > kMostCells) {
+    user_error("kernel_size {} covers {} cells, expected at most {}",
+               Shape(std::span<const int64_t>(w.kernel)).to_string(), w.area(), kMostCells);
+  }
   return window_result(x.shape, x.shape[1], w);
 }
 
@@ -269,7 +276,8 @@ stride) + 1. Each result is taken over the cells of its window that lie in x:
         in x (0 of no cell).
 stride defaults to kernel_size. padding: one value per axis for both sides, or all values before the
 axes followed by all values after them; default 0. f16 and bf16 are accumulated in f32.
-Errors: other ranks, lists of another length, a window that does not fit.
+Errors: other ranks, lists of another length, a window that does not fit or has more than 2^24
+cells, padding above 2^20.
 Derivatives: Max and Min give the gradient to the first extreme cell in row-major order (a NaN
 counts as extreme); Sum and Mean spread it; Prod is exact where cells are 0.
 Compare: torch.nn.functional.max_pool and avg_pool, jax.lax.reduce_window, ONNX MaxPool and

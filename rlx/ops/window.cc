@@ -52,6 +52,11 @@ void check_window(const Window& w, int64_t r) {
   check_list(w.stride, r, 1, "stride");
   check_list(w.dilation, r, 1, "dilation");
   check_list(w.padding, 2 * r, 0, "padding");
+  for (int64_t v : w.padding) {
+    if (v > kMostPadding) {
+      user_error("padding has the value {}, expected at most {}", v, kMostPadding);
+    }
+  }
 }
 
 Dim window_count(const Dim& size, const Window& w, int64_t i) {

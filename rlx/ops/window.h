@@ -26,7 +26,10 @@ void default_list(std::vector<int64_t>& list, int64_t r, int64_t value);
 void default_padding(std::vector<int64_t>& padding, int64_t r);
 // Spatial rank of a first operand [N, C, spatial...]; throws unless it is 1 to 3.
 int64_t spatial_rank(const TensorType& x, std::string_view what);
-// Throws unless lists have r values, kernel, stride and dilation at least 1, padding at least 0.
+// Padding beyond this is a mistake that would only cost memory.
+inline constexpr int64_t kMostPadding = int64_t{1} << 20;
+// Throws unless lists have r values, kernel, stride and dilation at least 1, padding 0 to
+// kMostPadding.
 void check_window(const Window& w, int64_t r);
 // floor((size + before + after - dilation * (kernel - 1) - 1) / stride) + 1; throws if the window
 // does not fit.

@@ -453,26 +453,29 @@ def cross_entropy_backward(at, x):
     return [np.where(ignored[..., None], 0, g)]
 
 
-def layer_norm(a, gamma, beta, axis, eps):
+def layer_norm(a, gamma, beta, axis, eps, batch_axes):
+    def align(p):  # against the rows of a
+        return jnp.reshape(p, a.shape[:batch_axes] + (1,) * (axis - batch_axes) + a.shape[axis:])
+
     axes = tuple(range(axis, a.ndim))
     mean = jnp.mean(a, axes, keepdims=True)
     var = jnp.mean((a - mean) ** 2, axes, keepdims=True)
     y = (a - mean) / jnp.sqrt(var + eps)
-    return y * (1 if gamma is None else gamma) + (0 if beta is None else beta)
+    return y * (1 if gamma is None else align(gamma)) + (0 if beta is None else align(beta))
 
 
 @oracle("LayerNorm")
 def layer_norm_forward(at, x):
     p = [t.a for t in x] + [None, None]
-    return [np.asarray(layer_norm(p[0], p[1], p[2], at["axis"], at["eps"]))]
+    return [np.asarray(layer_norm(p[0], p[1], p[2], at["axis"], at["eps"], at["batch_axes"]))]
 
 
 @oracle("LayerNormBackwardInput")
 def layer_norm_backward(at, x):
     a, dy = jnp.asarray(x[0].a), jnp.asarray(x[-1].a)
-    shape = a.shape[at["axis"]:]
+    shape = a.shape[:at["batch_axes"]] + a.shape[at["axis"]:]
     gamma = jnp.asarray(x[1].a) if len(x) == 3 else jnp.ones(shape)
-    f = lambda a, g, b: layer_norm(a, g, b, at["axis"], at["eps"])  # noqa: E731
+    f = lambda a, g, b: layer_norm(a, g, b, at["axis"], at["eps"], at["batch_axes"])  # noqa: E731
     _, pull = jax.vjp(f, a, gamma, jnp.zeros(shape))
     return [np.asarray(g) for g in pull(dy)]
 

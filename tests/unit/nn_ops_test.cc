@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "rlx/backend/cpu/cpu.h"
 #include "rlx/backend/reference/reference.h"
 #include "rlx/base/error.h"
 #include "rlx/ir/builder.h"
@@ -12,6 +13,8 @@
 #include "rlx/ops/pool.h"
 #include "rlx/ops/softmax.h"
 #include "rlx/ops/softmax_cross_entropy.h"
+#include "rlx/runtime/eval.h"
+#include "rlx/runtime/session.h"
 #include "rlx/transform/vmap.h"
 
 namespace rlx {
@@ -176,6 +179,135 @@ TEST(NnOps, SymbolicSizesDecomposeAndInfer) {
   const std::vector<Value> operands = {x, w};
   const Value expanded = kConvOp.decompose.expand(b, g.node(y).attrs, operands)[0];
   EXPECT_EQ(b.shape(expanded), b.shape(y));
+}
+
+// Numbers whose sums round.
+Array mixed(Dims shape, uint32_t seed) {
+  Array a = Array::uninitialized(DType::kF32, std::move(shape));
+  for (float& v : a.mutable_data<float>()) {
+    seed = seed * 1664525u + 1013904223u;
+    v = float(seed >> 8) / float(1 << 23) - 1;
+  }
+  return a;
+}
+
+// Cells [begin, begin + count) of axis 0 or 1.
+Array part(const Array& a, int64_t axis, int64_t begin, int64_t count) {
+  Graph g;
+  Builder b(g);
+  const Dims& shape = a.shape();
+  const Value x = input(b, "x", DType::kF32, Shape(std::span<const int64_t>(shape)));
+  g.add_output("y", narrow(b, x, axis, begin, count));
+  return eval(cpu_device(), g, std::vector<Array>{a})[0];
+}
+
+Array input_gradient(const Array& dy, const Array& w, const ConvAttrs& a, Dims x) {
+  Graph g;
+  Builder b(g);
+  const Value y = input(b, "dy", DType::kF32, Shape(std::span<const int64_t>(dy.shape())));
+  const Value weight = input(b, "w", DType::kF32, Shape(std::span<const int64_t>(w.shape())));
+  g.add_output("dx", conv_backward_input(b, y, weight, a, Shape(std::span<const int64_t>(x))));
+  return eval(cpu_device(), g, std::vector<Array>{dy, w})[0];
+}
+
+Array weight_gradient(const Array& x, const Array& dy, const ConvAttrs& a, Dims w) {
+  Graph g;
+  Builder b(g);
+  const Value in = input(b, "x", DType::kF32, Shape(std::span<const int64_t>(x.shape())));
+  const Value y = input(b, "dy", DType::kF32, Shape(std::span<const int64_t>(dy.shape())));
+  g.add_output("dw", conv_backward_weight(b, in, y, a, Shape(std::span<const int64_t>(w))));
+  return eval(cpu_device(), g, std::vector<Array>{x, dy})[0];
+}
+
+// Few images are cut into blocks of channels, which then hold more lines.
+TEST(NnOps, TheGradientOfAnImageHasTheSameBitsInABatch) {
+  const ConvAttrs same{.padding = {1, 1}};
+  const Array w = mixed({4, 64, 3, 3}, 1), dy = mixed({16, 4, 56, 56}, 2);
+  const Array batch = input_gradient(dy, w, same, {16, 64, 56, 56});
+  for (const int64_t image : {0, 7}) {
+    const Array alone = input_gradient(part(dy, 0, image, 1), w, same, {1, 64, 56, 56});
+    EXPECT_TRUE(alone.same_bits(part(batch, 0, image, 1))) << "image " << image;
+  }
+  const Array strided = mixed({16, 4, 28, 28}, 3);
+  const ConvAttrs halves{.stride = {2, 2}, .padding = {1, 1}};
+  const Array strided_batch = input_gradient(strided, w, halves, {16, 64, 56, 56});
+  const Array strided_alone = input_gradient(part(strided, 0, 5, 1), w, halves, {1, 64, 56, 56});
+  EXPECT_TRUE(strided_alone.same_bits(part(strided_batch, 0, 5, 1)));
+}
+
+// More channels mean smaller blocks of lines.
+TEST(NnOps, TheGradientOfAChannelHasTheSameBitsAmongOthers) {
+  const ConvAttrs same{.padding = {1, 1}};
+  const Array x = mixed({3, 64, 40, 40}, 4), dy = mixed({3, 8, 40, 40}, 5);
+  const Array all = weight_gradient(x, dy, same, {8, 64, 3, 3});
+  const Array some = weight_gradient(part(x, 1, 16, 2), dy, same, {8, 2, 3, 3});
+  EXPECT_TRUE(some.same_bits(part(all, 1, 16, 2)));
+  const Array outputs = weight_gradient(x, part(dy, 1, 3, 2), same, {2, 64, 3, 3});
+  EXPECT_TRUE(outputs.same_bits(part(all, 0, 3, 2)));
+}
+
+// So many that the slices of the batch are summed one after the other.
+TEST(NnOps, TheGradientOfALargeWeightIsSummedAlike) {
+  const Array x = mixed({4, 768, 32, 32}, 6), dy = mixed({4, 768, 32, 32}, 7);
+  const Array all = weight_gradient(x, dy, {}, {768, 768, 1, 1});
+  const Array some = weight_gradient(part(x, 1, 700, 3), part(dy, 1, 5, 3), {}, {3, 3, 1, 1});
+  EXPECT_TRUE(some.same_bits(part(part(all, 0, 5, 3), 1, 700, 3)));
+}
+
+// The result of `g` by the kernels and by decompositions.
+std::vector<Array> both_ways(const Graph& g, const std::vector<Array>& inputs) {
+  std::vector<Array> results;
+  for (const bool decompose : {false, true}) {
+    CompileOptions options;
+    options.legalize.force_decompose = decompose;
+    Session session(cpu_device());
+    for (Array& a : session.compile(g, options).run(inputs)) results.push_back(std::move(a));
+  }
+  return results;
+}
+
+// Nothing may grow with the stride of a single window.
+TEST(NnOps, HugeStrideOfOneWindow) {
+  const int64_t stride = int64_t{1} << 40;
+  Graph g;
+  Builder b(g);
+  const Value x = input(b, "x", DType::kF32, {1, 1, 8}), w = input(b, "w", DType::kF32, {1, 1, 1});
+  const ConvAttrs a{.stride = {stride}};
+  const Value y = conv(b, x, w, a);
+  g.add_output("y", y);
+  g.add_output("dx", conv_backward_input(b, y, w, a, {1, 1, 8}));
+  g.add_output("dw", conv_backward_weight(b, x, y, a, {1, 1, 1}));
+  g.add_output("max", pool(b, x, {PoolKind::kMax, {2}, {stride}, {}, true}));
+  g.add_output("t", max_pool_select(b, x, x, {{2}, {stride}, {}}));
+  Array data = Array::uninitialized(DType::kF32, {1, 1, 8});
+  for (size_t i = 0; i < 8; ++i) data.mutable_data<float>()[i] = 3 + float(i);
+  Array weight = Array::uninitialized(DType::kF32, {1, 1, 1});
+  weight.mutable_data<float>()[0] = 2;
+  const std::vector<Array> got = both_ways(g, {data, weight});
+  ASSERT_EQ(got.size(), 10u);
+  for (const size_t first : {0, 5}) {
+    EXPECT_EQ(got[first].data<float>()[0], 6);
+    EXPECT_EQ(got[first + 1].data<float>()[0], 12);
+    EXPECT_EQ(got[first + 1].data<float>()[7], 0);
+    EXPECT_EQ(got[first + 2].data<float>()[0], 18);
+    EXPECT_EQ(got[first + 3].data<float>()[0], 4);
+    EXPECT_EQ(got[first + 4].data<float>()[0], 4);
+  }
+}
+
+TEST(NnOps, LargeWindowOverFewCells) {
+  const int64_t size = int64_t{1} << 18;
+  Graph g;
+  Builder b(g);
+  const Value x = input(b, "x", DType::kF32, {1, 1, 8});
+  g.add_output("sum", pool(b, x, {PoolKind::kSum, {size}, {size}, {size - 4}, true}));
+  Array data = Array::uninitialized(DType::kF32, {1, 1, 8});
+  for (float& v : data.mutable_data<float>()) v = 1;
+  for (const Array& y : both_ways(g, {data})) {
+    ASSERT_EQ(y.shape(), (Dims{1, 1, 2}));
+    EXPECT_EQ(y.data<float>()[0], 4);
+    EXPECT_EQ(y.data<float>()[1], 4);
+  }
 }
 
 }  // namespace

@@ -9,13 +9,19 @@ namespace {
 
 struct Rows {
   int64_t count = 1, length = 1;
+  int64_t per_group = 1;  // rows that share gamma and beta
+  int64_t affine(int64_t row) const { return row / per_group * length; }
 };
 
 Rows rows_of(const Call& c) {
   Rows r;
   const Dims& shape = c.operands[0].shape;
-  const auto axis = size_t(c.as<LayerNormAttrs>().axis);
-  for (size_t a = 0; a < shape.size(); ++a) (a < axis ? r.count : r.length) *= shape[a];
+  const auto& attrs = c.as<LayerNormAttrs>();
+  const auto axis = size_t(attrs.axis), batch_axes = size_t(attrs.batch_axes);
+  for (size_t a = 0; a < shape.size(); ++a) {
+    (a < axis ? r.count : r.length) *= shape[a];
+    if (a >= batch_axes && a < axis) r.per_group *= shape[a];
+  }
   return r;
 }
 
@@ -41,8 +47,8 @@ void run_forward(const Call& c) {
     const Moments m = moments(x, rows.length, c.as<LayerNormAttrs>().eps);
     for (int64_t i = 0; i < rows.length; ++i) {
       y[i] = (x[i] - m.mean) * m.inverse;
-      if (c.operands.size() > 1) y[i] *= c.operands[1].f[size_t(i)];
-      if (c.operands.size() > 2) y[i] += c.operands[2].f[size_t(i)];
+      if (c.operands.size() > 1) y[i] *= c.operands[1].f[size_t(rows.affine(row) + i)];
+      if (c.operands.size() > 2) y[i] += c.operands[2].f[size_t(rows.affine(row) + i)];
     }
   }
 }
@@ -56,7 +62,7 @@ void run_backward(const Call& c) {
     const Moments m = moments(x, rows.length, c.as<LayerNormAttrs>().eps);
     const auto x_hat = [&](int64_t i) { return (x[i] - m.mean) * m.inverse; };
     const auto g = [&](int64_t i) {
-      return c.operands.size() == 3 ? dy[i] * c.operands[1].f[size_t(i)] : dy[i];
+      return c.operands.size() == 3 ? dy[i] * c.operands[1].f[size_t(rows.affine(row) + i)] : dy[i];
     };
     double sum_g = 0, sum_gx = 0;
     for (int64_t i = 0; i < rows.length; ++i) {
@@ -66,8 +72,8 @@ void run_backward(const Call& c) {
     for (int64_t i = 0; i < rows.length; ++i) {
       c.results[0].f[size_t(row * rows.length + i)] =
           m.inverse * (g(i) - sum_g / n - x_hat(i) * sum_gx / n);
-      c.results[1].f[size_t(i)] += dy[i] * x_hat(i);
-      c.results[2].f[size_t(i)] += dy[i];
+      c.results[1].f[size_t(rows.affine(row) + i)] += dy[i] * x_hat(i);
+      c.results[2].f[size_t(rows.affine(row) + i)] += dy[i];
     }
   }
 }

@@ -39,8 +39,6 @@ const GemmKernels& kernels_for(GemmElement element) {
   return element == GemmElement::kF32 ? gemm_kernels_f32() : gemm_kernels_f64();
 }
 
-int64_t align64(int64_t bytes) { return checked_mul(divide_up(bytes, 64), 64); }
-
 const void* offset(const void* p, int64_t bytes) { return static_cast<const char*>(p) + bytes; }
 void* offset(void* p, int64_t bytes) { return static_cast<char*>(p) + bytes; }
 

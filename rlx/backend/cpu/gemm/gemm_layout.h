@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "rlx/base/checked.h"
+
 namespace rlx::cpu {
 
 // Packed B is [panel][k / KP][column][KP]: one 128-byte line pair per step holds all columns of a
@@ -12,6 +14,15 @@ constexpr int64_t kPanelBytes = 128;
 constexpr int64_t panel_columns(int64_t element_bytes) { return kPanelBytes / element_bytes; }
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+// Steps of k that one chain sums, see GemmPlan: 512 for f32, 256 for f64. Also the k block of the
+// loop nests, so it fits a panel's part of B and a block of rows of A to the caches.
+constexpr int64_t kSumBlockBytes = 2048;
+
+constexpr int64_t sum_block(int64_t element_bytes) { return kSumBlockBytes / element_bytes; }
+
+// Scratch is laid out in cache lines.
+inline int64_t align64(int64_t bytes) { return round_up(bytes, 64); }
 
 // Rows are cut into tiles as equal as possible: 16 rows at a limit of 12 are 8 + 8, not 12 + 4.
 // Packed A is [tile][k][rows of the tile], so the tile that starts at row r stands at element r *

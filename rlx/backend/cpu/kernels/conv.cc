@@ -106,7 +106,7 @@ PreparedKernel prepare(const KernelCall& call, bool pointwise) {
   s.product_at = s.result_at;
   if (s.half()) {
     const int64_t block = checked_mul(s.sizes.outputs, s.grid.columns(s.grid.block_lines()));
-    s.product_at = checked_add(s.result_at, round_up(checked_mul(block, 4), 64));
+    s.product_at = checked_add(s.result_at, align64(checked_mul(block, 4)));
   }
   int64_t product = 0;
   for (const GemmPlan& p : s.plans) product = std::max(product, product_bytes(p));
@@ -131,6 +131,10 @@ std::string_view fits_depthwise(const KernelCall& call) {
   const Dims& w = call.operands[1].dims;
   const int64_t groups = call.as<ConvAttrs>().groups.value();
   if (w[1] != 1) return "a group has more than one input channel";
+  const DType t = call.results[0].dtype;
+  if (geometry_of(call).taps() > sum_block(t == DType::kF64 ? 8 : 4)) {
+    return "the kernel has more taps than the matrix product sums in one chain";
+  }
   return w[0] / groups > 4 ? "a group has more than 4 output channels: conv:gemm is faster" : "";
 }
 

@@ -1,6 +1,7 @@
-// The two gradients of convolution as matrix products. Nothing depends on the number of threads:
-// the input's gradient is computed image by image (and channel block by channel block), the
-// weight's in a fixed number of slices of the batch that are added in order.
+// The two gradients of convolution as matrix products. No bits depend on the number of threads, nor
+// on what else is in the call: the input's gradient adds each cell's terms in the order of the
+// output lines; the weight's is summed by blocks of positions and slices of blocks that follow from
+// the images and the output sizes alone, and the slices are added in order.
 #include <algorithm>
 #include <cstring>
 
@@ -12,7 +13,10 @@ namespace {
 
 constexpr int64_t kEnoughChunks = 16;
 constexpr int64_t kBlockBytes = 512 << 10;  // of patch gradients, in the cache
-constexpr int64_t kSlicesBytes = 32 << 20;  // of all partial weight gradients
+constexpr int64_t kBlockPositions = 256;    // of a product behind a weight gradient
+constexpr int64_t kMostSlices = 16;         // of the positions behind a weight gradient
+constexpr int64_t kSlicePositions = 256;    // of a slice, at least
+constexpr int64_t kSlicesBytes = 32 << 20;  // of the partial weight gradients of all slices
 
 WindowGeometry geometry_of(const Dims& x, const Dims& w, const Dims& y,
                            const ConvBackwardAttrs& a) {
@@ -25,6 +29,7 @@ DType wide_of(DType t) { return t == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 struct InputState {
   WindowGeometry g;
+  AdjointLines lines_of_x;
   ConvSizes sizes;
   DType dtype = DType::kF32;
   bool pointwise = false;       // patches are dx itself (not for f16 and bf16)
@@ -55,7 +60,8 @@ void run_input(const void* state, const StepArgs& args, int64_t chunk) {
   std::byte* result =
       element(args.results[0], s.dtype, (image_group * z.inputs + channel) * z.in_area);
   std::byte* dx = s.half() ? scratch + s.dx_at : result;
-  if (!s.pointwise) std::memset(dx, 0, size_t(channels * z.in_area * size_of(wide)));
+  const int64_t bytes = channels * z.in_area * size_of(wide);
+  if (!s.pointwise && bytes > 0) std::memset(dx, 0, size_t(bytes));
   for (int64_t line = 0; line < s.all_lines(); line += s.lines) {
     const int64_t lines = std::min(s.lines, s.all_lines() - line), width = s.g.out[2];
     const int64_t first = image_group * z.outputs * z.out_area + line * width;
@@ -68,13 +74,14 @@ void run_input(const void* state, const StepArgs& args, int64_t chunk) {
       dy = scratch;
     }
     if (s.depthwise()) {
-      add_scaled(s.g, wide == DType::kF64, dy, w, dx);
+      add_scaled(s.lines_of_x, wide == DType::kF64, dy, w, dx);
       continue;
     }
     const GemmPlan& plan = s.plans[plan_row + (lines == s.lines ? 0 : 1)];
     std::byte* patches = s.pointwise ? element(dx, wide, line * width) : scratch + s.patches_at;
     run_product(plan, w, dy, patches, scratch + s.product_at);
-    if (!s.pointwise) add_patches(s.g, wide == DType::kF64, patches, channels, line, lines, dx);
+    if (!s.pointwise)
+      add_patches(s.lines_of_x, wide == DType::kF64, patches, channels, line, lines, dx);
   }
   if (s.half()) narrow_elements(s.dtype, dx, channels * z.in_area, result);
 }
@@ -108,6 +115,7 @@ PreparedKernel prepare_input(const KernelCall& call) {
   InputState s;
   s.dtype = call.results[0].dtype;
   s.g = geometry_of(dx, w, dy, a);
+  s.lines_of_x = AdjointLines(s.g);
   s.sizes = conv_sizes(dx, w, s.g, a.groups.value());
   s.pointwise = s.g.is_pointwise() && !s.half() && !s.depthwise();
   const ConvSizes& z = s.sizes;
@@ -123,11 +131,11 @@ PreparedKernel prepare_input(const KernelCall& call) {
     }
   }
   const int64_t columns = s.lines * s.g.out[2];
-  s.patches_at = s.half() ? align64(size_t(checked_mul(z.outputs * columns, bytes))) : 0;
-  s.dx_at = checked_add(s.patches_at,
-                        align64(size_t(checked_mul(s.block_channels * z.taps * columns, bytes))));
+  s.patches_at = s.half() ? align64(checked_mul(z.outputs * columns, bytes)) : 0;
+  s.dx_at =
+      checked_add(s.patches_at, align64(checked_mul(s.block_channels * z.taps * columns, bytes)));
   s.product_at = s.dx_at;
-  if (s.half()) s.product_at += align64(size_t(checked_mul(s.block_channels * z.in_area, bytes)));
+  if (s.half()) s.product_at += align64(checked_mul(s.block_channels * z.in_area, bytes));
   int64_t product = 0;
   for (const GemmPlan& p : s.plans) product = std::max(product, product_bytes(p));
 
@@ -146,31 +154,45 @@ PreparedKernel prepare_input(const KernelCall& call) {
 // --- The weight's gradient: dy times the transposed patches of x, over all images.
 
 struct WeightState {
-  PatchGrid grid;
+  PatchGrid grid;  // of the channels of a chunk
   ConvSizes sizes;
   DType dtype = DType::kF32;
   bool pointwise = false;       // x is its own patch matrix (not for f16 and bf16)
   bool transposed = false;      // partial sums are [depth, outputs]: fewer wasted columns
   std::vector<GemmPlan> plans;  // of a whole block, and of the last one of a plane
   int64_t slices = 1;           // of the units; a unit is a block of an image
+  // Chunks are slices (each with a sum of its own), or blocks of channels that go through all
+  // slices (with a sum of all and one of the current slice): less memory.
+  bool by_channels = false;
   int64_t rows_at = 0, dy_at = 0, product_at = 0;
 
   bool half() const { return is_half(dtype); }
   DType wide() const { return wide_of(dtype); }
   int64_t units() const { return sizes.images * grid.blocks(); }
+  int64_t channel_blocks() const { return sizes.inputs / std::max<int64_t>(grid.channels(), 1); }
   int64_t group_elements() const { return sizes.outputs * sizes.depth(); }
   int64_t elements() const { return sizes.groups * group_elements(); }
+  int64_t sums() const { return by_channels ? std::min<int64_t>(slices, 2) : slices; }
+
+  // f(image, block) for the blocks of lines of a slice.
+  template <class F>
+  void for_blocks(int64_t slice, F f) const {
+    const int64_t end = units() * (slice + 1) / slices;
+    for (int64_t unit = units() * slice / slices; unit < end; ++unit) {
+      f(unit / grid.blocks(), grid.block(unit % grid.blocks()));
+    }
+  }
 };
 
-void add_unit(const WeightState& s, const StepArgs& args, int64_t group, int64_t unit,
-              std::byte* sum) {
+// Adds the products of a block to `sum`, the weight gradient of a group from `channel` on.
+void add_block(const WeightState& s, const StepArgs& args, int64_t image_group, int64_t channel,
+               const PatchBlock& block, std::byte* sum) {
   const ConvSizes& z = s.sizes;
   auto* scratch = static_cast<std::byte*>(args.thread_scratch);
-  const int64_t image_group = unit / s.grid.blocks() * z.groups + group;
-  const PatchBlock block = s.grid.block(unit % s.grid.blocks());
   const int64_t column = s.grid.first_column(block), columns = s.grid.columns(block.lines);
 
-  const void* x = element(args.operands[0], s.dtype, image_group * z.inputs * z.in_area);
+  const void* x =
+      element(args.operands[0], s.dtype, (image_group * z.inputs + channel) * z.in_area);
   const void* rows = scratch + s.rows_at;
   if (s.pointwise) {
     rows = element(x, s.dtype, column);
@@ -187,19 +209,67 @@ void add_unit(const WeightState& s, const StepArgs& args, int64_t group, int64_t
     }
     dy = scratch + s.dy_at;
   }
-  const GemmPlan& plan = s.plans[block.lines == s.grid.block_lines() ? 0 : 1];
   const void *a = s.transposed ? rows : dy, *b = s.transposed ? dy : rows;
+  const GemmPlan& plan = s.plans[block.lines == s.grid.block_lines() ? 0 : 1];
   run_product(plan, a, b, sum, scratch + s.product_at);
+}
+
+// The part of a group's sum that belongs to a block of channels: rows of `length` elements.
+struct SumPart {
+  int64_t first, rows, length, stride;
+};
+
+SumPart part_of(const WeightState& s, int64_t group, int64_t channel) {
+  const ConvSizes& z = s.sizes;
+  const int64_t depth = s.grid.depth(), first = group * s.group_elements();
+  if (!s.transposed) return {first + channel * z.taps, z.outputs, depth, z.depth()};
+  return {first + channel * z.taps * z.outputs, 1, depth * z.outputs, 0};
+}
+
+template <class T>
+void add_part(const SumPart& p, const T* from, T* to) {
+  for (int64_t row = 0; row < p.rows; ++row, from += p.stride, to += p.stride) {
+    for (int64_t i = 0; i < p.length; ++i) to[i] += from[i];
+  }
+}
+
+// The sum of a slice, from zero.
+void sum_slice(const WeightState& s, const StepArgs& args, int64_t group, int64_t channel,
+               int64_t slice, std::byte* sums) {
+  const SumPart p = part_of(s, group, channel);
+  std::byte* sum = element(sums, s.wide(), p.first);
+  for (int64_t row = 0; row < p.rows; ++row) {
+    std::memset(element(sum, s.wide(), row * p.stride), 0, size_t(p.length * size_of(s.wide())));
+  }
+  s.for_blocks(slice, [&](int64_t image, const PatchBlock& block) {
+    add_block(s, args, image * s.sizes.groups + group, channel, block, sum);
+  });
 }
 
 void run_slice(const void* state, const StepArgs& args, int64_t chunk) {
   const auto& s = *static_cast<const WeightState*>(state);
   const int64_t slice = chunk / s.sizes.groups, group = chunk % s.sizes.groups;
-  std::byte* sum =
-      element(args.scratch, s.wide(), slice * s.elements() + group * s.group_elements());
-  std::memset(sum, 0, size_t(s.group_elements() * size_of(s.wide())));
-  const int64_t begin = s.units() * slice / s.slices, end = s.units() * (slice + 1) / s.slices;
-  for (int64_t unit = begin; unit < end; ++unit) add_unit(s, args, group, unit, sum);
+  sum_slice(s, args, group, 0, slice, element(args.scratch, s.wide(), slice * s.elements()));
+}
+
+void run_channels(const void* state, const StepArgs& args, int64_t chunk) {
+  const auto& s = *static_cast<const WeightState*>(state);
+  const int64_t group = chunk / s.channel_blocks();
+  const int64_t channel = chunk % s.channel_blocks() * s.grid.channels();
+  auto* all = static_cast<std::byte*>(args.scratch);
+  sum_slice(s, args, group, channel, 0, all);
+  std::byte* one = element(all, s.wide(), s.elements());
+  const SumPart p = part_of(s, group, channel);
+  for (int64_t slice = 1; slice < s.slices; ++slice) {
+    sum_slice(s, args, group, channel, slice, one);
+    const std::byte* from = element(one, s.wide(), p.first);
+    std::byte* to = element(all, s.wide(), p.first);
+    if (s.wide() == DType::kF64) {
+      add_part(p, reinterpret_cast<const double*>(from), reinterpret_cast<double*>(to));
+    } else {
+      add_part(p, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to));
+    }
+  }
 }
 
 constexpr int64_t kSumElements = 4096;
@@ -217,8 +287,8 @@ void add_slices(const WeightState& s, const StepArgs& args, int64_t begin, int64
 void run_sum(const void* state, const StepArgs& args, int64_t chunk) {
   const auto& s = *static_cast<const WeightState*>(state);
   const int64_t begin = chunk * kSumElements, end = std::min(begin + kSumElements, s.elements());
-  if (s.slices > 1 && s.wide() == DType::kF64) add_slices<double>(s, args, begin, end);
-  if (s.slices > 1 && s.wide() == DType::kF32) add_slices<float>(s, args, begin, end);
+  if (!s.by_channels && s.wide() == DType::kF64) add_slices<double>(s, args, begin, end);
+  if (!s.by_channels && s.wide() == DType::kF32) add_slices<float>(s, args, begin, end);
   if (s.transposed) return;
   narrow_elements(s.dtype, element(args.scratch, s.wide(), begin), end - begin,
                   element(args.results[0], s.dtype, begin));
@@ -247,17 +317,17 @@ void run_transpose(const void* state, const StepArgs& args, int64_t group) {
 
 GemmPlan weight_product(const WeightState& s, int64_t lines) {
   const ConvSizes& z = s.sizes;
-  const int64_t columns = s.grid.columns(lines);
+  const int64_t columns = s.grid.columns(lines), depth = s.grid.depth();
   const int64_t row_stride = s.pointwise ? z.in_area : columns;
   const int64_t dy_stride = s.half() ? columns : z.out_area;
   GemmShape shape;
-  shape.m = s.transposed ? z.depth() : z.outputs;
-  shape.n = s.transposed ? z.outputs : z.depth();
+  shape.m = s.transposed ? depth : z.outputs;
+  shape.n = s.transposed ? z.outputs : depth;
   shape.k = columns;
   shape.a_row_stride = s.transposed ? row_stride : dy_stride;
   shape.b_row_stride = 1;
   shape.b_col_stride = s.transposed ? dy_stride : row_stride;
-  shape.c_row_stride = shape.n;
+  shape.c_row_stride = s.transposed ? z.outputs : z.depth();
   return single_product(s.dtype, std::move(shape), false, /*accumulate=*/true);
 }
 
@@ -268,7 +338,14 @@ bool prefer_transposed(const ConvSizes& z, int64_t element_bytes) {
   return z.depth() * round_up(z.outputs, panel) + packing * z.outputs < plain;
 }
 
-PreparedKernel prepare_weight(const KernelCall& call) {
+// The largest divisor that gives blocks enough to chunks.
+int64_t block_count(int64_t channels) {
+  int64_t count = kEnoughChunks;
+  while (count > 1 && channels % count != 0) --count;
+  return count;
+}
+
+WeightState weight_state(const KernelCall& call) {
   const auto& a = call.as<ConvBackwardAttrs>();
   const Dims &x = call.operands[0].dims, &dy = call.operands[1].dims, &dw = call.results[0].dims;
   WeightState s;
@@ -276,33 +353,47 @@ PreparedKernel prepare_weight(const KernelCall& call) {
   const WindowGeometry g = geometry_of(x, dw, dy, a);
   s.sizes = conv_sizes(x, dw, g, a.groups.value());
   const ConvSizes& z = s.sizes;
-  s.grid = PatchGrid(g, z.inputs, s.dtype);
+  const int64_t sum_bytes = checked_mul(s.elements(), size_of(s.wide()));
+  // Blocks and slices decide the order of the sums, so they know nothing of channels and groups.
+  const int64_t lines = std::clamp<int64_t>(kBlockPositions / std::max<int64_t>(g.out[2], 1), 1,
+                                            std::max<int64_t>(g.out[1], 1));
+  s.grid = PatchGrid(g, z.inputs, s.dtype, lines);
+  s.slices = std::clamp<int64_t>(checked_mul(z.images, z.out_area) / kSlicePositions, 1,
+                                 std::clamp<int64_t>(s.units(), 1, kMostSlices));
+  s.by_channels = checked_mul(s.slices, sum_bytes) > kSlicesBytes;
+  if (s.by_channels) s.grid = PatchGrid(g, z.inputs / block_count(z.inputs), s.dtype, lines);
   s.pointwise = g.is_pointwise() && !s.half();
-  const int64_t bytes = s.grid.element_bytes();
-  s.transposed = prefer_transposed(z, bytes);
+  s.transposed = prefer_transposed(z, size_of(s.wide()));
   s.plans.push_back(weight_product(s, s.grid.block_lines()));
   s.plans.push_back(weight_product(s, s.grid.last_lines()));
-  const int64_t slice_bytes = checked_mul(std::max<int64_t>(s.elements(), 1), bytes);
-  const int64_t most = std::clamp<int64_t>(kSlicesBytes / slice_bytes, 1, kEnoughChunks);
-  s.slices = std::clamp<int64_t>(s.units(), 1, most);
+  return s;
+}
 
+PreparedKernel prepare_weight(const KernelCall& call) {
+  WeightState s = weight_state(call);
+  const ConvSizes& z = s.sizes;
+  const int64_t bytes = size_of(s.wide());
   s.rows_at = s.pointwise ? 0 : s.grid.lines_bytes();
   s.dy_at = checked_add(s.rows_at, s.pointwise ? 0 : s.grid.rows_bytes());
   s.product_at = s.dy_at;
   if (s.half()) {
     const int64_t block = checked_mul(z.outputs, s.grid.columns(s.grid.block_lines()));
-    s.product_at = checked_add(s.dy_at, align64(size_t(checked_mul(block, bytes))));
+    s.product_at = checked_add(s.dy_at, align64(checked_mul(block, bytes)));
   }
   int64_t product = checked_mul(z.depth(), bytes);  // a row of run_transpose
   for (const GemmPlan& p : s.plans) product = std::max(product, product_bytes(p));
 
   PreparedKernel k;
-  k.scratch_bytes = checked_mul(s.slices, slice_bytes);
+  k.scratch_bytes = checked_mul(s.sums(), checked_mul(s.elements(), bytes));
   k.thread_scratch_bytes = checked_add(s.product_at, product);
   k.nanoseconds =
       z.flops() / conv_flops_per_ns(s.dtype) * 1.5 + 300.0 * double(s.units() * z.groups);
   if (s.elements() > 0) {
-    k.phases.push_back({s.slices * z.groups, run_slice});
+    if (s.by_channels) {
+      k.phases.push_back({z.groups * s.channel_blocks(), run_channels});
+    } else {
+      k.phases.push_back({s.slices * z.groups, run_slice});
+    }
     k.phases.push_back({ceil_div(s.elements(), kSumElements), run_sum});
     if (s.transposed) k.phases.push_back({z.groups, run_transpose});
   }

@@ -4,7 +4,9 @@
 #include <cstddef>
 
 #include "rlx/backend/cpu/gemm/gemm.h"
+#include "rlx/backend/cpu/gemm/gemm_layout.h"
 #include "rlx/backend/cpu/kernels/conv_patches.h"
+#include "rlx/backend/cpu/kernels/convert.h"
 #include "rlx/compile/kernel.h"
 #include "rlx/ops/conv.h"
 
@@ -32,9 +34,8 @@ inline GemmPlan single_product(DType dtype, GemmShape shape, bool b_packed,
   return GemmPlan(e, std::move(shape), b_packed, accumulate);
 }
 
-inline int64_t align64(size_t bytes) { return round_up(int64_t(bytes), 64); }
 inline int64_t product_bytes(const GemmPlan& p) {
-  return align64(p.scratch_bytes()) + align64(p.thread_scratch_bytes());
+  return align64(int64_t(p.scratch_bytes())) + align64(int64_t(p.thread_scratch_bytes()));
 }
 
 // Runs all of a product on this thread; `scratch` holds product_bytes.
@@ -45,13 +46,11 @@ inline void run_product(const GemmPlan& p, const void* a, const void* b, void* c
   args.b = b;
   args.c = c;
   args.scratch = scratch;
-  args.thread_scratch = scratch + align64(p.scratch_bytes());
+  args.thread_scratch = scratch + align64(int64_t(p.scratch_bytes()));
   for (int phase = 0; phase < p.phases(); ++phase) {
     for (int64_t chunk = 0; chunk < p.chunks(phase); ++chunk) p.run(phase, chunk, args);
   }
 }
-
-inline bool is_half(DType t) { return size_of(t) == 2; }
 
 // Flops of a nanosecond on one thread, for estimates.
 inline double conv_flops_per_ns(DType t) { return t == DType::kF64 ? 30 : 60; }

@@ -28,9 +28,6 @@ namespace rlx::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-template <class S>
-using Wide = std::conditional_t<std::is_same_v<S, double>, double, float>;
-
 // One output line, two vectors at a time.
 template <class D, class S>
 HWY_INLINE void DepthwiseLine(D d, const hn::TFromD<D>* lines, const int64_t* taps, int64_t depth,
@@ -84,16 +81,7 @@ void Units(const DepthwiseState& s, const StepArgs& args, int64_t chunk) {
 }  // namespace
 
 void DepthwiseChunk(const DepthwiseState& s, const StepArgs& args, int64_t chunk) {
-  switch (s.grid.dtype()) {
-    case DType::kF16:
-      return Units<f16>(s, args, chunk);
-    case DType::kBF16:
-      return Units<bf16>(s, args, chunk);
-    case DType::kF64:
-      return Units<double>(s, args, chunk);
-    default:
-      return Units<float>(s, args, chunk);
-  }
+  WithFloatType(s.grid.dtype(), [&]<class S>() { Units<S>(s, args, chunk); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -19,19 +19,19 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class S>
-void LoadLines(const PatchGrid& grid, const S* x, const PatchBlock& b, WideOf<S>* lines) {
+void LoadLines(const PatchGrid& grid, const S* x, const PatchBlock& b, Wide<S>* lines) {
   const WindowGeometry& g = grid.geometry();
   const int64_t rows = g.cells(1, b.lines), first_y = b.y * g.stride[1] - g.before[1];
   for (int64_t c = 0; c < grid.channels(); ++c) {
     for (int64_t kz = 0; kz < g.kernel[0]; ++kz) {
       const int64_t z = b.z * g.stride[0] + kz * g.dilation[0] - g.before[0];
       const bool plane = z >= 0 && z < g.in[0];
-      WideOf<S>* to = lines + (c * g.kernel[0] + kz) * grid.line_rows() * g.line();
+      Wide<S>* to = lines + (c * g.kernel[0] + kz) * grid.line_rows() * g.line();
       for (int64_t row = 0; row < rows; ++row, to += g.line()) {
         const int64_t y = first_y + row;
         const bool inside = plane && y >= 0 && y < g.in[1];
         const int64_t from = ((c * g.in[0] + z) * g.in[1] + y) * g.in[2];
-        LoadLine(g, inside ? x + from : nullptr, WideOf<S>(0), to);
+        LoadLine(g, inside ? x + from : nullptr, Wide<S>(0), to);
       }
     }
   }
@@ -83,96 +83,106 @@ void PackRows(const PatchGrid& grid, const T* lines, const PatchBlock& b, T* row
   }
 }
 
-// Outputs [begin, end) of a line whose tap lies in the tensor; `first` is the cell of `begin`.
-struct TapRange {
-  int64_t begin, end, first;
-};
-
-HWY_INLINE TapRange RangeOfTap(const WindowGeometry& g, int64_t k) {
-  const int64_t offset = g.before[2] - k * g.dilation[2], stride = g.stride[2];
-  const int64_t begin = std::clamp<int64_t>(ceil_div(offset, stride), 0, g.out[2]);
-  const int64_t end = std::clamp<int64_t>(ceil_div(g.in[2] + offset, stride), begin, g.out[2]);
-  return {begin, end, begin * stride - offset};
-}
-
+// Stride 1: adds the taps kx = 0, 1, ... of an output line to the line `to` of x. Tap k is the line
+// `from` + k * row, times scale[k] if kScaled. Cells that all taps reach take them in registers;
+// the order of a cell's terms is the same for all.
 template <bool kScaled, class T>
-HWY_INLINE void AddCells(const T* from, T scale, int64_t count, T* to, int64_t stride) {
+HWY_INLINE void AddTaps(const WindowGeometry& g, const TapRange* ranges, const T* from, int64_t row,
+                        const T* scale, T* to) {
   const hn::ScalableTag<T> d;
-  if (stride == 1) {
-    const auto factor = hn::Set(d, scale);
-    ForRow(d, size_t(count), [&](size_t i, size_t n) HWY_ATTR {
-      auto v = LoadCount(d, from + i, n);
-      if constexpr (kScaled) v = hn::Mul(v, factor);
-      StoreCount(hn::Add(LoadCount(d, to + i, n), v), d, to + i, n);
-    });
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i * stride] += kScaled ? from[i] * scale : from[i];
+  const int64_t taps = g.kernel[2];
+  int64_t begin = 0, end = g.in[2];
+  for (int64_t k = 0; k < taps; ++k) {
+    begin = std::max(begin, ranges[k].first);
+    end = std::min(end, ranges[k].last());
+  }
+  end = std::max(begin, end);
+  ForRow(d, size_t(end - begin), [&](size_t i, size_t n) HWY_ATTR {
+    const int64_t cell = begin + int64_t(i);
+    auto v = LoadCount(d, to + cell, n);
+    for (int64_t k = 0; k < taps; ++k) {
+      auto term = LoadCount(d, from + (k * row + ranges[k].output(cell)), n);
+      if constexpr (kScaled) term = hn::Mul(term, hn::Set(d, scale[k]));
+      v = hn::Add(v, term);
+    }
+    StoreCount(v, d, to + cell, n);
+  });
+  for (int64_t k = 0; k < taps; ++k) {
+    const TapRange& r = ranges[k];
+    const auto add = [&](int64_t first, int64_t last) {
+      for (int64_t cell = first; cell < last; ++cell) {
+        const T term = from[k * row + r.output(cell)];
+        to[cell] += kScaled ? term * scale[k] : term;
+      }
+    };
+    add(r.first, std::min(begin, r.last()));
+    add(std::max(end, r.first), r.last());
   }
 }
 
-// One tap of one channel: its lines `from`, times `scale` if kScaled, go to the plane x.
 template <bool kScaled, class T>
-HWY_INLINE void AddTap(const WindowGeometry& g, const TapRange& range, int64_t kz, int64_t ky,
-                       const T* from, T scale, int64_t line, int64_t lines, T* x) {
-  int64_t oz = line / g.out[1], oy = line % g.out[1];
-  for (int64_t l = 0; l < lines; ++l, from += g.out[2]) {
+HWY_INLINE void AddLine(const WindowGeometry& g, const TapRange* ranges, const T* from, int64_t row,
+                        const T* scale, T* to) {
+  const int64_t stride = g.stride[2];
+  if (stride == 1) return AddTaps<kScaled>(g, ranges, from, row, scale, to);
+  for (int64_t k = 0; k < g.kernel[2]; ++k, from += row) {
+    const TapRange& r = ranges[k];
+    T* cells = to + r.first;
+    for (int64_t i = r.begin; i < r.end; ++i, cells += stride) {
+      *cells += kScaled ? from[i] * scale[k] : from[i];
+    }
+  }
+}
+
+// f(first tap, line of x) for what an output line (counted through all planes) adds to one channel,
+// by kernel line.
+template <class F>
+HWY_INLINE void ForInputLines(const WindowGeometry& g, int64_t line, F f) {
+  const int64_t oz = line / g.out[1], oy = line % g.out[1];
+  for (int64_t kz = 0; kz < g.kernel[0]; ++kz) {
     const int64_t z = oz * g.stride[0] + kz * g.dilation[0] - g.before[0];
-    const int64_t y = oy * g.stride[1] + ky * g.dilation[1] - g.before[1];
-    if (++oy == g.out[1]) {
-      oy = 0;
-      ++oz;
+    if (z < 0 || z >= g.in[0]) continue;
+    for (int64_t ky = 0; ky < g.kernel[1]; ++ky) {
+      const int64_t y = oy * g.stride[1] + ky * g.dilation[1] - g.before[1];
+      if (y < 0 || y >= g.in[1]) continue;
+      f((kz * g.kernel[1] + ky) * g.kernel[2], z * g.in[1] + y);
     }
-    if (z < 0 || z >= g.in[0] || y < 0 || y >= g.in[1]) continue;
-    AddCells<kScaled>(from + range.begin, scale, range.end - range.begin,
-                      x + (z * g.in[1] + y) * g.in[2] + range.first, g.stride[2]);
   }
 }
 
+// Output line by output line, so that the order in which a cell of x takes its terms does not
+// depend on how many lines or channels come in one call.
 template <class T>
-void AddPatches(const WindowGeometry& g, const T* patches, int64_t channels, int64_t line,
+void AddPatches(const AdjointLines& a, const T* patches, int64_t channels, int64_t line,
                 int64_t lines, T* x) {
+  const WindowGeometry& g = a.geometry;
   const int64_t row = lines * g.out[2];
-  for (int64_t kx = 0; kx < g.kernel[2]; ++kx) {
-    const TapRange range = RangeOfTap(g, kx);
-    if (range.begin == range.end) continue;
-    const T* from = patches + kx * row;
-    for (int64_t c = 0; c < channels; ++c) {
-      for (int64_t kz = 0; kz < g.kernel[0]; ++kz) {
-        for (int64_t ky = 0; ky < g.kernel[1]; ++ky, from += g.kernel[2] * row) {
-          AddTap<false>(g, range, kz, ky, from, T(1), line, lines, x + c * g.in_area());
-        }
-      }
+  for (int64_t c = 0; c < channels; ++c, patches += g.taps() * row, x += g.in_area()) {
+    for (int64_t l = 0; l < lines; ++l) {
+      const T* from = patches + l * g.out[2];
+      ForInputLines(g, line + l, [&](int64_t tap, int64_t to) HWY_ATTR {
+        AddLine<false, T>(g, a.ranges.data(), from + tap * row, row, nullptr, x + to * g.in[2]);
+      });
     }
   }
 }
 
 template <class T>
-void AddScaled(const WindowGeometry& g, const T* dy, const T* w, T* x) {
-  for (int64_t kx = 0; kx < g.kernel[2]; ++kx) {
-    const TapRange range = RangeOfTap(g, kx);
-    if (range.begin == range.end) continue;
-    for (int64_t kz = 0; kz < g.kernel[0]; ++kz) {
-      for (int64_t ky = 0; ky < g.kernel[1]; ++ky) {
-        const T scale = w[(kz * g.kernel[1] + ky) * g.kernel[2] + kx];
-        AddTap<true>(g, range, kz, ky, dy, scale, 0, g.out[0] * g.out[1], x);
-      }
-    }
+void AddScaled(const AdjointLines& a, const T* dy, const T* w, T* x) {
+  const WindowGeometry& g = a.geometry;
+  for (int64_t line = 0; line < g.out[0] * g.out[1]; ++line, dy += g.out[2]) {
+    ForInputLines(g, line, [&](int64_t tap, int64_t to) HWY_ATTR {
+      AddLine<true>(g, a.ranges.data(), dy, 0, w + tap, x + to * g.in[2]);
+    });
   }
 }
 
 }  // namespace
 
 void LoadLinesOf(const PatchGrid& grid, const void* x, const PatchBlock& b, void* lines) {
-  switch (grid.dtype()) {
-    case DType::kF16:
-      return LoadLines(grid, static_cast<const f16*>(x), b, static_cast<float*>(lines));
-    case DType::kBF16:
-      return LoadLines(grid, static_cast<const bf16*>(x), b, static_cast<float*>(lines));
-    case DType::kF64:
-      return LoadLines(grid, static_cast<const double*>(x), b, static_cast<double*>(lines));
-    default:
-      return LoadLines(grid, static_cast<const float*>(x), b, static_cast<float*>(lines));
-  }
+  WithFloatType(grid.dtype(), [&]<class S>() {
+    LoadLines(grid, static_cast<const S*>(x), b, static_cast<Wide<S>*>(lines));
+  });
 }
 
 void PackPanelsOf(const PatchGrid& grid, const void* lines, const PatchBlock& b, void* packed) {
@@ -191,23 +201,23 @@ void PackRowsOf(const PatchGrid& grid, const void* lines, const PatchBlock& b, v
   }
 }
 
-void AddPatchesOf(const WindowGeometry& g, bool is_double, const void* patches, int64_t channels,
+void AddPatchesOf(const AdjointLines& a, bool is_double, const void* patches, int64_t channels,
                   int64_t line, int64_t lines, void* x) {
   if (is_double) {
-    AddPatches(g, static_cast<const double*>(patches), channels, line, lines,
+    AddPatches(a, static_cast<const double*>(patches), channels, line, lines,
                static_cast<double*>(x));
   } else {
-    AddPatches(g, static_cast<const float*>(patches), channels, line, lines,
+    AddPatches(a, static_cast<const float*>(patches), channels, line, lines,
                static_cast<float*>(x));
   }
 }
 
-void AddScaledOf(const WindowGeometry& g, bool is_double, const void* dy, const void* w, void* x) {
+void AddScaledOf(const AdjointLines& a, bool is_double, const void* dy, const void* w, void* x) {
   if (is_double) {
-    AddScaled(g, static_cast<const double*>(dy), static_cast<const double*>(w),
+    AddScaled(a, static_cast<const double*>(dy), static_cast<const double*>(w),
               static_cast<double*>(x));
   } else {
-    AddScaled(g, static_cast<const float*>(dy), static_cast<const float*>(w),
+    AddScaled(a, static_cast<const float*>(dy), static_cast<const float*>(w),
               static_cast<float*>(x));
   }
 }
@@ -230,8 +240,6 @@ namespace {
 // A block of patches stays in the second-level cache.
 constexpr int64_t kBlockBytes = 512 << 10;
 
-int64_t align64(int64_t bytes) { return round_up(bytes, 64); }
-
 // As many lines as fit, but rather fewer if they fill their panels better.
 int64_t choose_lines(const WindowGeometry& g, int64_t depth, int64_t element_bytes) {
   const int64_t row =
@@ -253,9 +261,10 @@ int64_t choose_lines(const WindowGeometry& g, int64_t depth, int64_t element_byt
 
 }  // namespace
 
-PatchGrid::PatchGrid(const WindowGeometry& geometry, int64_t channels, DType dtype)
+PatchGrid::PatchGrid(const WindowGeometry& geometry, int64_t channels, DType dtype,
+                     int64_t block_lines)
     : g_(geometry), dtype_(dtype), channels_(channels) {
-  block_lines_ = choose_lines(g_, depth(), element_bytes());
+  block_lines_ = block_lines > 0 ? block_lines : choose_lines(g_, depth(), element_bytes());
   blocks_y_ = ceil_div(g_.out[1], block_lines_);
   line_rows_ = g_.cells(1, block_lines_);
   for (int64_t c = 0; c < channels_; ++c) {
@@ -304,13 +313,23 @@ void PatchGrid::pack_rows(const void* lines, const PatchBlock& b, void* rows) co
   HWY_DYNAMIC_DISPATCH(PackRowsOf)(*this, lines, b, rows);
 }
 
-void add_patches(const WindowGeometry& g, bool is_double, const void* patches, int64_t channels,
-                 int64_t line, int64_t lines, void* x) {
-  HWY_DYNAMIC_DISPATCH(AddPatchesOf)(g, is_double, patches, channels, line, lines, x);
+AdjointLines::AdjointLines(const WindowGeometry& g) : geometry(g) {
+  const int64_t stride = g.stride[2];
+  for (int64_t k = 0; k < g.kernel[2]; ++k) {
+    const int64_t offset = g.before[2] - k * g.dilation[2];
+    const int64_t begin = std::clamp<int64_t>(ceil_div(offset, stride), 0, g.out[2]);
+    const int64_t end = std::clamp<int64_t>(ceil_div(g.in[2] + offset, stride), begin, g.out[2]);
+    ranges.push_back({begin, end, begin * stride - offset});
+  }
 }
 
-void add_scaled(const WindowGeometry& g, bool is_double, const void* dy, const void* w, void* x) {
-  HWY_DYNAMIC_DISPATCH(AddScaledOf)(g, is_double, dy, w, x);
+void add_patches(const AdjointLines& a, bool is_double, const void* patches, int64_t channels,
+                 int64_t line, int64_t lines, void* x) {
+  HWY_DYNAMIC_DISPATCH(AddPatchesOf)(a, is_double, patches, channels, line, lines, x);
+}
+
+void add_scaled(const AdjointLines& a, bool is_double, const void* dy, const void* w, void* x) {
+  HWY_DYNAMIC_DISPATCH(AddScaledOf)(a, is_double, dy, w, x);
 }
 
 void widen_elements(DType dtype, const void* from, int64_t count, void* to) {

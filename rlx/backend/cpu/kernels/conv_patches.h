@@ -14,12 +14,13 @@ struct PatchBlock {
   int64_t z = 0, y = 0, lines = 0;
 };
 
-// How the patches of `channels` channels are cut into blocks. Everything follows from the sizes of
-// one image, so the blocks are the same for every batch size and number of threads.
+// How the patches of `channels` channels are cut into blocks of lines: `block_lines`, or, if 0, as
+// many as stay in the cache. Everything follows from the sizes of one image, so the blocks are the
+// same for every batch size and number of threads.
 class PatchGrid {
  public:
   PatchGrid() = default;
-  PatchGrid(const WindowGeometry& geometry, int64_t channels, DType dtype);
+  PatchGrid(const WindowGeometry& geometry, int64_t channels, DType dtype, int64_t block_lines = 0);
 
   const WindowGeometry& geometry() const { return g_; }
   DType dtype() const { return dtype_; }  // of the tensor in memory
@@ -59,14 +60,32 @@ class PatchGrid {
   std::vector<int64_t> tap_offsets_;  // by row of the patch matrix: where its first element stands
 };
 
-// Adds a patch matrix to the image it came from: the transpose of taking patches. `patches` has a
-// row per (channel, tap) and columns for `lines` output lines (counted through all planes) from
-// `line` on; x is [channels, depth, height, width]. Both are f32, or f64 if `is_double`.
-void add_patches(const WindowGeometry& g, bool is_double, const void* patches, int64_t channels,
+// Outputs [begin, end) of a line whose tap lies in the tensor; `first` is the cell of `begin`.
+struct TapRange {
+  int64_t begin = 0, end = 0, first = 0;
+  // With stride 1: past the last cell, and the output that lies on a cell.
+  int64_t last() const { return first + (end - begin); }
+  int64_t output(int64_t cell) const { return cell - first + begin; }
+};
+
+// The transpose of taking patches: where output lines add to the lines of x. A cell of x takes its
+// terms by output line, then by tap along the line: an order that follows from the geometry alone,
+// however the lines and channels are split among calls (with ascending lines).
+struct AdjointLines {
+  WindowGeometry geometry;
+  std::vector<TapRange> ranges;  // by tap along the line
+  AdjointLines() = default;
+  explicit AdjointLines(const WindowGeometry& g);
+};
+
+// Adds a patch matrix to the image it came from. `patches` has a row per (channel, tap) and columns
+// for `lines` output lines (counted through all planes) from `line` on; x is [channels, depth,
+// height, width]. Both are f32, or f64 if `is_double`.
+void add_patches(const AdjointLines& a, bool is_double, const void* patches, int64_t channels,
                  int64_t line, int64_t lines, void* x);
 
 // The same for one channel whose patch matrix is w dy: row t is dy (all output lines) times w[t].
-void add_scaled(const WindowGeometry& g, bool is_double, const void* dy, const void* w, void* x);
+void add_scaled(const AdjointLines& a, bool is_double, const void* dy, const void* w, void* x);
 
 // Elements of a float dtype to f32 (f64 stays) and back.
 void widen_elements(DType dtype, const void* from, int64_t count, void* to);

@@ -4,7 +4,12 @@
 
 #include <cstdint>
 
+#include "rlx/base/dtype.h"
+
 namespace rlx::cpu {
+
+// The dtypes that kernels compute in f32.
+inline bool is_half(DType t) { return t == DType::kF16 || t == DType::kBF16; }
 
 void f16_to_f32(const uint16_t* from, float* to, int64_t count);
 void bf16_to_f32(const uint16_t* from, float* to, int64_t count);

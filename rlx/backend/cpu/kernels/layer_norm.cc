@@ -18,14 +18,15 @@
 namespace rlx::cpu {
 
 struct LayerNormState {
-  int64_t rows = 1, n = 1;
-  int64_t per_chunk = 1;  // rows of a forward chunk
-  int64_t partials = 0;   // backward: row r belongs to partial sum r mod 64
+  int64_t groups = 1, rows = 1, n = 1;  // rows of a group share gamma and beta
+  int64_t per_chunk = 1;                // rows of a forward chunk, through all groups
+  int64_t partials = 0;                 // backward: row r of a group adds to partial sum r mod 64
   double eps = 0;
   DType dtype = DType::kF32;
   bool gamma = false, beta = false;                // operands that are there
   bool dx = false, dgamma = false, dbeta = false;  // results that are read
   bool sums() const { return dgamma || dbeta; }
+  int64_t all_rows() const { return groups * rows; }
 };
 
 inline constexpr int64_t kLayerNormColumns = 2048;  // of a chunk that adds partial sums
@@ -37,9 +38,6 @@ HWY_BEFORE_NAMESPACE();
 namespace rlx::cpu {
 namespace HWY_NAMESPACE {
 namespace {
-
-template <class S>
-using Wide = std::conditional_t<std::is_same_v<S, double>, double, float>;
 
 template <class T>
 struct Moments {
@@ -78,9 +76,11 @@ template <class S>
 void ForwardRows(const LayerNormState& s, const StepArgs& args, int64_t chunk) {
   const S* gamma = s.gamma ? args.in<S>(1) : nullptr;
   const S* beta = s.beta ? args.in<S>(2) : nullptr;
-  const int64_t begin = chunk * s.per_chunk, end = std::min(begin + s.per_chunk, s.rows);
+  const int64_t begin = chunk * s.per_chunk, end = std::min(begin + s.per_chunk, s.all_rows());
   for (int64_t row = begin; row < end; ++row) {
-    ForwardRow(s, args.in<S>(0) + row * s.n, gamma, beta, args.out<S>(0) + row * s.n);
+    const int64_t affine = row / s.rows * s.n;
+    ForwardRow(s, args.in<S>(0) + row * s.n, gamma ? gamma + affine : nullptr,
+               beta ? beta + affine : nullptr, args.out<S>(0) + row * s.n);
   }
 }
 
@@ -126,42 +126,51 @@ HWY_INLINE void AddTerms(D d, const LayerNormState& s, Moments<hn::TFromD<D>> m,
   });
 }
 
-// The rows of one partial sum.
+// The rows of one partial sum of one group.
 template <class S>
 void BackwardRows(const LayerNormState& s, const StepArgs& args, int64_t chunk) {
   using T = Wide<S>;
   const hn::ScalableTag<T> d;
-  const S* gamma = s.gamma ? args.in<S>(1) : nullptr;
+  const int64_t group = chunk / s.partials;
+  const S* gamma = s.gamma ? args.in<S>(1) + group * s.n : nullptr;
   const S* dy = args.in<S>(s.gamma ? 2 : 1);
-  T* dgamma = static_cast<T*>(args.scratch) + chunk * 2 * s.n;
-  T* dbeta = dgamma + s.n;
-  if (s.sums()) std::fill(dgamma, dgamma + 2 * s.n, T(0));
-  for (int64_t row = chunk; row < s.rows; row += int64_t(kPartialSums)) {
-    const S *x_row = args.in<S>(0) + row * s.n, *dy_row = dy + row * s.n;
+  T *dgamma = nullptr, *dbeta = nullptr;
+  if (s.sums()) {  // else there is no scratch
+    dgamma = static_cast<T*>(args.scratch) + chunk * 2 * s.n;
+    dbeta = dgamma + s.n;
+    std::fill(dgamma, dgamma + 2 * s.n, T(0));
+  }
+  for (int64_t row = chunk % s.partials; row < s.rows; row += int64_t(kPartialSums)) {
+    const int64_t at = (group * s.rows + row) * s.n;
+    const S *x_row = args.in<S>(0) + at, *dy_row = dy + at;
     const auto m = MomentsOf(d, x_row, size_t(s.n), s.eps);
     if (s.sums()) AddTerms(d, s, m, x_row, dy_row, dgamma, dbeta);
-    if (s.dx) WriteDx(d, s, m, x_row, gamma, dy_row, args.out<S>(0) + row * s.n);
+    if (s.dx) WriteDx(d, s, m, x_row, gamma, dy_row, args.out<S>(0) + at);
   }
 }
 
-// Adds the partial sums of some columns as SumRow does.
+// Adds the partial sums of some columns of a group as SumRow does.
 template <class S>
 void AddPartialRows(const LayerNormState& s, const StepArgs& args, int64_t chunk) {
   using T = Wide<S>;
-  T* sums = static_cast<T*>(args.scratch);
-  const int64_t begin = chunk * kLayerNormColumns, end = std::min(begin + kLayerNormColumns, s.n);
-  const int64_t stride = 2 * s.n;
+  const int64_t blocks = ceil_div(s.n, kLayerNormColumns), group = chunk / blocks;
+  const int64_t begin = chunk % blocks * kLayerNormColumns;
+  const int64_t end = std::min(begin + kLayerNormColumns, s.n), stride = 2 * s.n;
   for (int64_t which = 0; which < 2; ++which) {
     if (!(which == 0 ? s.dgamma : s.dbeta)) continue;
-    T* base = sums + which * s.n;
+    S* out = args.out<S>(size_t(1 + which)) + group * s.n;
+    if (s.partials == 0) {  // no rows, no scratch
+      std::fill(out + begin, out + end, S(T(0)));
+      continue;
+    }
+    T* base = static_cast<T*>(args.scratch) + group * s.partials * stride + which * s.n;
     for (auto h = int64_t(kPartialSums / 2); h > 0; h /= 2) {
       for (int64_t p = 0; p < h && p + h < s.partials; ++p) {
         T *to = base + p * stride, *from = to + h * stride;
         for (int64_t j = begin; j < end; ++j) to[j] += from[j];
       }
     }
-    S* out = args.out<S>(size_t(1 + which));
-    for (int64_t j = begin; j < end; ++j) out[j] = s.partials == 0 ? S(T(0)) : S(base[j]);
+    for (int64_t j = begin; j < end; ++j) out[j] = S(base[j]);
   }
 }
 
@@ -173,16 +182,7 @@ void LayerNormChunk(const LayerNormState& s, const StepArgs& args, int64_t chunk
     if (step == 1) return BackwardRows<S>(s, args, chunk);
     AddPartialRows<S>(s, args, chunk);
   };
-  switch (s.dtype) {
-    case DType::kF16:
-      return run.template operator()<f16>();
-    case DType::kBF16:
-      return run.template operator()<bf16>();
-    case DType::kF64:
-      return run.template operator()<double>();
-    default:
-      return run.template operator()<float>();
-  }
+  WithFloatType(s.dtype, run);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -212,7 +212,7 @@ LayerNormState state_of(const KernelCall& call) {
   s.dtype = x.dtype;
   s.eps = a.eps;
   for (int64_t axis = 0; axis < int64_t(x.dims.size()); ++axis) {
-    (axis < a.axis ? s.rows : s.n) *= x.dims[size_t(axis)];
+    (axis < a.batch_axes ? s.groups : axis < a.axis ? s.rows : s.n) *= x.dims[size_t(axis)];
   }
   return s;
 }
@@ -222,12 +222,13 @@ PreparedKernel prepare_forward(const KernelCall& call) {
   s.gamma = call.operands.size() > 1;
   s.beta = call.operands.size() > 2;
   s.per_chunk = std::max<int64_t>(1, kChunkElements / std::max<int64_t>(s.n, 1));
-  const int64_t chunks = s.n == 0 ? 0 : ceil_div(s.rows, s.per_chunk);
-  return PreparedKernel::single(s, chunks, run_step<0>, double(s.rows) * (30 + 0.4 * double(s.n)));
+  const int64_t chunks = s.n == 0 ? 0 : ceil_div(s.all_rows(), s.per_chunk);
+  return PreparedKernel::single(s, chunks, run_step<0>,
+                                double(s.all_rows()) * (30 + 0.4 * double(s.n)));
 }
 
-// Phase 1: the partial sums of the rows r, r + 64, ... in chunk r, and dx of these rows. Phase 2:
-// the sum of the partial sums, by blocks of columns.
+// Phase 1: a chunk has the rows r, r + 64, ... of a group: their partial sums and dx. Phase 2: the
+// sum of the partial sums, by blocks of columns.
 PreparedKernel prepare_backward(const KernelCall& call) {
   LayerNormState s = state_of(call);
   s.gamma = call.operands.size() > 2;
@@ -235,12 +236,12 @@ PreparedKernel prepare_backward(const KernelCall& call) {
   s.dgamma = call.used(1);
   s.dbeta = call.used(2);
   s.partials = s.n == 0 ? 0 : std::min(s.rows, kPartials);
-  PreparedKernel k =
-      PreparedKernel::single(s, s.partials, run_step<1>, double(s.rows) * (60 + 0.9 * double(s.n)));
+  PreparedKernel k = PreparedKernel::single(s, checked_mul(s.groups, s.partials), run_step<1>,
+                                            double(s.all_rows()) * (60 + 0.9 * double(s.n)));
   if (s.sums()) {
-    k.phases.push_back({ceil_div(s.n, kLayerNormColumns), run_step<2>});
+    k.phases.push_back({checked_mul(s.groups, ceil_div(s.n, kLayerNormColumns)), run_step<2>});
     const int64_t row_bytes = checked_mul(2 * s.n, s.dtype == DType::kF64 ? 8 : 4);
-    k.scratch_bytes = checked_mul(s.partials, row_bytes);
+    k.scratch_bytes = checked_mul(checked_mul(s.groups, s.partials), row_bytes);
   }
   return k;
 }

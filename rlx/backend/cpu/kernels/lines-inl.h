@@ -21,19 +21,16 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class S>
-using WideOf = std::conditional_t<std::is_same_v<S, double>, double, float>;
-
-template <class S>
-HWY_INLINE void CopyCells(const S* from, int64_t stride, WideOf<S>* to, int64_t count) {
-  const hn::ScalableTag<WideOf<S>> d;
+HWY_INLINE void CopyCells(const S* from, int64_t stride, Wide<S>* to, int64_t count) {
+  const hn::ScalableTag<Wide<S>> d;
   if (stride == 1) {
     ForRow(d, size_t(count), [&](size_t i, size_t n) HWY_ATTR {
       StoreCount(LoadCount(d, from + i, n), d, to + i, n);
     });
   } else if (stride == 2) {
-    for (int64_t i = 0; i < count; ++i) to[i] = WideOf<S>(from[2 * i]);
+    for (int64_t i = 0; i < count; ++i) to[i] = Wide<S>(from[2 * i]);
   } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = WideOf<S>(from[stride * i]);
+    for (int64_t i = 0; i < count; ++i) to[i] = Wide<S>(from[stride * i]);
   }
 }
 
@@ -68,13 +65,13 @@ HWY_INLINE void LoadPairs(const WindowGeometry& g, const T* from, T fill, T* to)
 
 // One line of the tensor, or `fill` alone if `from` is null.
 template <class S>
-HWY_INLINE void LoadLine(const WindowGeometry& g, const S* from, WideOf<S> fill, WideOf<S>* to) {
+HWY_INLINE void LoadLine(const WindowGeometry& g, const S* from, Wide<S> fill, Wide<S>* to) {
   const int64_t length = g.phase();
   if (from == nullptr) {
     std::fill(to, to + g.line(), fill);
     return;
   }
-  if constexpr (std::is_same_v<S, WideOf<S>>) {
+  if constexpr (std::is_same_v<S, Wide<S>>) {
     if (g.stride[2] == 2) return LoadPairs(g, from, fill, to);
   }
   for (const PhaseRange& r : g.phases()) {

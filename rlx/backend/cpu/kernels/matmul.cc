@@ -1,3 +1,4 @@
+#include "rlx/backend/cpu/kernels/convert.h"
 #include "rlx/backend/cpu/kernels/product.h"
 #include "rlx/compile/kernel.h"
 
@@ -55,7 +56,7 @@ constexpr KernelEntry kEntries[] = {
     {
         .name = "matmul:half",
         .fits = [](const KernelCall& call) -> std::string_view {
-          return is_half_dtype(call.results[0].dtype) ? "" : "only f16 and bf16";
+          return is_half(call.results[0].dtype) ? "" : "only f16 and bf16";
         },
         .prepare = [](const KernelCall& c) { return prepare_product_half(c, axes_of); },
         .operand_forms = kAnyForms,

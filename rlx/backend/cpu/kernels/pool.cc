@@ -61,9 +61,9 @@ HWY_INLINE void ReduceWindows(const PoolState& s, const T* padded, T identity, S
 }
 
 template <class S, class Step>
-void PoolPlane(const PoolState& s, const S* x, S* out, WideOf<S> identity, Step step,
-               WideOf<S>* padded) {
-  const hn::ScalableTag<WideOf<S>> d;
+void PoolPlane(const PoolState& s, const S* x, S* out, Wide<S> identity, Step step,
+               Wide<S>* padded) {
+  const hn::ScalableTag<Wide<S>> d;
   using V = hn::Vec<decltype(d)>;
   const WindowGeometry& g = s.g;
   LoadPlane(s, x, identity, padded);
@@ -74,8 +74,8 @@ void PoolPlane(const PoolState& s, const S* x, S* out, WideOf<S> identity, Step 
 }
 
 template <class S>
-void MeanPlane(const PoolState& s, const S* x, S* out, WideOf<S>* padded) {
-  using T = WideOf<S>;
+void MeanPlane(const PoolState& s, const S* x, S* out, Wide<S>* padded) {
+  using T = Wide<S>;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const WindowGeometry& g = s.g;
@@ -99,7 +99,7 @@ void MeanPlane(const PoolState& s, const S* x, S* out, WideOf<S>* padded) {
 
 template <class S>
 void Planes(const PoolState& s, const StepArgs& args, int64_t chunk) {
-  using T = WideOf<S>;
+  using T = Wide<S>;
   constexpr T kInfinity = std::numeric_limits<T>::infinity();
   T* padded = static_cast<T*>(args.thread_scratch);
   const int64_t end = std::min((chunk + 1) * s.planes_per_chunk, s.planes);
@@ -129,16 +129,7 @@ void Planes(const PoolState& s, const StepArgs& args, int64_t chunk) {
 }  // namespace
 
 void PoolChunk(const PoolState& s, const StepArgs& args, int64_t chunk) {
-  switch (s.dtype) {
-    case DType::kF16:
-      return Planes<f16>(s, args, chunk);
-    case DType::kBF16:
-      return Planes<bf16>(s, args, chunk);
-    case DType::kF64:
-      return Planes<double>(s, args, chunk);
-    default:
-      return Planes<float>(s, args, chunk);
-  }
+  WithFloatType(s.dtype, [&]<class S>() { Planes<S>(s, args, chunk); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -33,7 +33,7 @@ HWY_INLINE void ForPaddedLines(const PoolState& s, F f) {
 }
 
 template <class S>
-HWY_INLINE void LoadPlane(const PoolState& s, const S* x, WideOf<S> fill, WideOf<S>* padded) {
+HWY_INLINE void LoadPlane(const PoolState& s, const S* x, Wide<S> fill, Wide<S>* padded) {
   ForPaddedLines(s, [&](int64_t line, int64_t to) HWY_ATTR {
     LoadLine(s.g, line < 0 ? nullptr : x + line * s.g.in[2], fill, padded + to * s.g.line());
   });

@@ -70,8 +70,8 @@ HWY_INLINE void ForWindows(const PoolState& s, const T* padded, F f) {
 }
 
 template <class S>
-void SelectPlane(const PoolState& s, const S* x, const S* values, S* y, WideOf<S>* padded) {
-  using T = WideOf<S>;
+void SelectPlane(const PoolState& s, const S* x, const S* values, S* y, Wide<S>* padded) {
+  using T = Wide<S>;
   const hn::ScalableTag<T> d;
   T* padded_values = padded + s.buffer_elements();
   LoadPlane(s, x, -std::numeric_limits<T>::infinity(), padded);
@@ -87,8 +87,8 @@ void SelectPlane(const PoolState& s, const S* x, const S* values, S* y, WideOf<S
 }
 
 template <class S>
-HWY_INLINE void StorePairs(const WindowGeometry& g, const WideOf<S>* from, S* to) {
-  using T = WideOf<S>;
+HWY_INLINE void StorePairs(const WindowGeometry& g, const Wide<S>* from, S* to) {
+  using T = Wide<S>;
   const PairTag<T> d;
   const auto lanes = int64_t(hn::Lanes(d));
   const PhaseRange &even = g.phases()[0], &odd = g.phases()[1];
@@ -113,8 +113,8 @@ HWY_INLINE void StorePairs(const WindowGeometry& g, const WideOf<S>* from, S* to
 
 // Writes a padded line back to the tensor; cells that it does not hold are 0.
 template <class S>
-HWY_INLINE void StoreLine(const WindowGeometry& g, const WideOf<S>* from, S* to) {
-  using T = WideOf<S>;
+HWY_INLINE void StoreLine(const WindowGeometry& g, const Wide<S>* from, S* to) {
+  using T = Wide<S>;
   const hn::ScalableTag<T> d;
   const int64_t held = std::clamp<int64_t>(g.cells(2, g.out[2]) - g.before[2], 0, g.in[2]);
   if (g.stride[2] == 1) {
@@ -135,8 +135,8 @@ HWY_INLINE void StoreLine(const WindowGeometry& g, const WideOf<S>* from, S* to)
 }
 
 template <class S>
-void BackwardPlane(const PoolState& s, const S* x, const S* dy, S* dx, WideOf<S>* padded) {
-  using T = WideOf<S>;
+void BackwardPlane(const PoolState& s, const S* x, const S* dy, S* dx, Wide<S>* padded) {
+  using T = Wide<S>;
   const hn::ScalableTag<T> d;
   T* sums = padded + s.buffer_elements();
   LoadPlane(s, x, -std::numeric_limits<T>::infinity(), padded);
@@ -159,7 +159,7 @@ void BackwardPlane(const PoolState& s, const S* x, const S* dy, S* dx, WideOf<S>
 
 template <class S>
 void Planes(const PoolState& s, const StepArgs& args, int64_t chunk, bool backward) {
-  auto* padded = static_cast<WideOf<S>*>(args.thread_scratch);
+  auto* padded = static_cast<Wide<S>*>(args.thread_scratch);
   const int64_t in = s.g.in_area(), out = s.g.out_area();
   const int64_t end = std::min((chunk + 1) * s.planes_per_chunk, s.planes);
   for (int64_t plane = chunk * s.planes_per_chunk; plane < end; ++plane) {
@@ -175,16 +175,7 @@ void Planes(const PoolState& s, const StepArgs& args, int64_t chunk, bool backwa
 }  // namespace
 
 void PoolMaxChunk(const PoolState& s, const StepArgs& args, int64_t chunk, bool backward) {
-  switch (s.dtype) {
-    case DType::kF16:
-      return Planes<f16>(s, args, chunk, backward);
-    case DType::kBF16:
-      return Planes<bf16>(s, args, chunk, backward);
-    case DType::kF64:
-      return Planes<double>(s, args, chunk, backward);
-    default:
-      return Planes<float>(s, args, chunk, backward);
-  }
+  WithFloatType(s.dtype, [&]<class S>() { Planes<S>(s, args, chunk, backward); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -227,12 +218,7 @@ PreparedKernel prepare(const KernelCall& call) {
   return k;
 }
 
-// Taps are counted in the type of the tensor.
-std::string_view fits(const KernelCall& call) {
-  return pool_window(call.as<MaxPoolAttrs>()).area() < (1 << 24)
-             ? ""
-             : "a window has more than 2^24 cells";
-}
+std::string_view fits(const KernelCall&) { return {}; }
 
 constexpr KernelEntry kSelect[] = {
     {.name = "max_pool_select:lines", .fits = fits, .prepare = prepare<false>, .vector = true}};

@@ -51,6 +51,5 @@ PreparedKernel prepare_product_half_rows(const KernelCall& call, Product product
 PreparedKernel prepare_product_generic(const KernelCall& call, Product product);
 
 inline bool is_gemm_dtype(DType t) { return t == DType::kF32 || t == DType::kF64; }
-inline bool is_half_dtype(DType t) { return t == DType::kF16 || t == DType::kBF16; }
 
 }  // namespace rlx::cpu

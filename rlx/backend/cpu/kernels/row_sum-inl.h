@@ -1,9 +1,8 @@
 // Walking and summing rows: what softmax, the norms and their gradients share. Include after
 // "hwy/foreach_target.h"; lives in rlx::cpu::HWY_NAMESPACE.
 //
-// Rows are contiguous, of storage type S; D is a tag of the accumulation type (float for f16, bf16
-// and float; double for double). A count below Lanes(d) means a tail: lanes beyond it are 0 when
-// loaded and left alone when stored.
+// Rows are contiguous, of storage type S; D is a tag of the accumulation type Wide<S>. A count
+// below Lanes(d) means a tail: lanes beyond it are 0 when loaded and left alone when stored.
 
 #if defined(RLX_BACKEND_CPU_KERNELS_ROW_SUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_BACKEND_CPU_KERNELS_ROW_SUM_INL_H_
@@ -15,16 +14,36 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "hwy/highway.h"
 #include "rlx/backend/cpu/kernels/convert-inl.h"
+#include "rlx/base/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rlx::cpu {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+template <class S>
+using Wide = std::conditional_t<std::is_same_v<S, double>, double, float>;
+
+// f.operator()<S>() for the storage type S of a float dtype.
+template <class F>
+HWY_INLINE void WithFloatType(DType dtype, F f) {
+  switch (dtype) {
+    case DType::kF16:
+      return f.template operator()<f16>();
+    case DType::kBF16:
+      return f.template operator()<bf16>();
+    case DType::kF64:
+      return f.template operator()<double>();
+    default:
+      return f.template operator()<float>();
+  }
+}
 
 template <class D>
 HWY_INLINE hn::Vec<D> LoadWide(D d, const double* from) {

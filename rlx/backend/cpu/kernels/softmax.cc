@@ -35,9 +35,6 @@ namespace rlx::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-template <class S>
-using Wide = std::conditional_t<std::is_same_v<S, double>, double, float>;
-
 // `wide` holds n numbers where S is narrower; else the result itself holds the exponentials.
 template <class S>
 void SoftmaxRow(const S* x, S* y, size_t n, Wide<S>* wide) {
@@ -137,16 +134,7 @@ void SoftmaxChunk(const SoftmaxState& s, const StepArgs& args, int64_t chunk) {
       ColumnChunk<S>(s, args, chunk);
     }
   };
-  switch (s.dtype) {
-    case DType::kF16:
-      return run.template operator()<f16>();
-    case DType::kBF16:
-      return run.template operator()<bf16>();
-    case DType::kF64:
-      return run.template operator()<double>();
-    default:
-      return run.template operator()<float>();
-  }
+  WithFloatType(s.dtype, run);
 }
 
 }  // namespace HWY_NAMESPACE

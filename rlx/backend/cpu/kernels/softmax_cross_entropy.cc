@@ -36,9 +36,6 @@ namespace rlx::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-template <class S>
-using Wide = std::conditional_t<std::is_same_v<S, double>, double, float>;
-
 template <class D, class S>
 HWY_INLINE hn::TFromD<D> SumOfExp(D d, const S* row, size_t n, hn::TFromD<D> max) {
   const auto m = hn::Set(d, max);
@@ -101,16 +98,7 @@ void Rows(const CrossEntropyState& s, const StepArgs& args, int64_t chunk, bool 
 
 void CrossEntropyChunk(const CrossEntropyState& s, const StepArgs& args, int64_t chunk,
                        bool backward) {
-  switch (s.dtype) {
-    case DType::kF16:
-      return Rows<f16>(s, args, chunk, backward);
-    case DType::kBF16:
-      return Rows<bf16>(s, args, chunk, backward);
-    case DType::kF64:
-      return Rows<double>(s, args, chunk, backward);
-    default:
-      return Rows<float>(s, args, chunk, backward);
-  }
+  WithFloatType(s.dtype, [&]<class S>() { Rows<S>(s, args, chunk, backward); });
 }
 
 }  // namespace HWY_NAMESPACE
