@@ -1,6 +1,6 @@
-// Every result is compared bit by bit with one plain chain of fused multiply-adds over ascending k,
-// and that chain with a sum in higher precision. Equal bits for all shapes, strides, paths, chunk
-// orders and packings are the bit contract of GemmPlan.
+// Every result is compared bit by bit with plain code (a sum of chains of fused multiply-adds, one
+// for each block of k), and that with a sum in higher precision. Equal bits for all shapes,
+// strides, paths, chunk orders and packings are the bit contract of GemmPlan.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,10 +12,12 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "hwy/targets.h"
 #include "rlx/backend/cpu/gemm/gemm.h"
+#include "rlx/backend/cpu/gemm/gemm_layout.h"
 #include "rlx/base/error.h"
 
 namespace rlx::cpu {
@@ -157,28 +159,37 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << c.c_pad;
 }
 
+// A sum of blocks, or one chain from *start.
 template <class T>
-T chain(const Matrix<T>& a, const Matrix<T>& b, int64_t ab, int64_t bb, int64_t i, int64_t j,
-        int64_t k, T start, bool fused) {
-  for (int64_t s = 0; s < k; ++s) {
-    start = fused ? std::fma(a.at(ab, i, s), b.at(bb, s, j), start)
-                  : a.at(ab, i, s) * b.at(bb, s, j) + start;
+T sum_of_blocks(const Matrix<T>& a, const Matrix<T>& b, int64_t ab, int64_t bb, int64_t i,
+                int64_t j, int64_t k, const T* start, bool fused) {
+  const int64_t block = start ? std::max<int64_t>(k, 1) : sum_block(sizeof(T));
+  T total = start ? *start : T{0};
+  for (int64_t k0 = 0; k0 < k; k0 += block) {
+    T sum = start ? *start : T{0};
+    for (int64_t s = k0; s < std::min(k, k0 + block); ++s) {
+      sum = fused ? std::fma(a.at(ab, i, s), b.at(bb, s, j), sum)
+                  : a.at(ab, i, s) * b.at(bb, s, j) + sum;
+    }
+    total = k0 == 0 ? sum : total + sum;
   }
-  return start;
+  return total;
 }
 
-// The sum in a wider type, and how far a chain of k rounded steps may be from it.
+// The sum in a wider type, and how far a sum of blocks of rounded steps may be from it.
 template <class T>
 void expect_near(const Matrix<T>& a, const Matrix<T>& b, int64_t ab, int64_t bb, int64_t i,
-                 int64_t j, int64_t k, T start, T got) {
+                 int64_t j, int64_t k, const T* start, T got) {
   using Wide = std::conditional_t<sizeof(T) == 4, double, long double>;
-  Wide sum = start, size = std::abs(static_cast<Wide>(start));
+  Wide sum = start ? *start : T{0}, size = std::abs(sum);
   for (int64_t s = 0; s < k; ++s) {
     const Wide p = static_cast<Wide>(a.at(ab, i, s)) * static_cast<Wide>(b.at(bb, s, j));
     sum += p;
     size += std::abs(p);
   }
-  const Wide bound = static_cast<Wide>(k + 1) * std::numeric_limits<T>::epsilon() * size;
+  const int64_t block = sum_block(sizeof(T));
+  const int64_t roundings = start ? k : std::min(k, block) + k / block;
+  const Wide bound = static_cast<Wide>(roundings + 1) * std::numeric_limits<T>::epsilon() * size;
   ASSERT_LE(std::abs(static_cast<Wide>(got) - sum), bound);
 }
 
@@ -285,8 +296,8 @@ void check_case(const Case& c, std::string* path = nullptr) {
           ASSERT_TRUE(std::isnan(got)) << "padding of C written at " << r << ", " << j;
           continue;
         }
-        const T from = c.accumulate ? start.at(i, r, j) : T{0};
-        T want = chain(a, b, i, bi, r, j, c.k, from, fused);
+        const T first = start.at(i, r, j), *from = c.accumulate ? &first : nullptr;
+        T want = sum_of_blocks(a, b, i, bi, r, j, c.k, from, fused);
         if ((r + j) % 5 == 0) expect_near(a, b, i, bi, r, j, c.k, from, want);
         if (c.epilogue) want = want * 2 + static_cast<T>(j);
         ASSERT_EQ(bits(got), bits(want))
@@ -378,6 +389,54 @@ TEST_P(CpuGemm, LargeSizes) {
   }
 }
 
+// The ends of the blocks of a sum, in every path: direct, several panels at once, few rows, many
+// rows with A and B packed by phase and by chunk, one column.
+template <class T>
+void check_sum_blocks() {
+  constexpr int64_t block = sum_block(sizeof(T));
+  constexpr std::pair<int64_t, int64_t> kSizes[] = {{1, 160}, {2, 70}, {3, 33},
+                                                    {13, 36}, {50, 9}, {20, 1}};
+  for (const int64_t k : {int64_t{1}, block - 1, block, block + 1, 3 * block + 7}) {
+    for (const auto& [m, n] : kSizes) {
+      for (const bool prepacked : {false, true}) {
+        for (const bool accumulate : {false, true}) {
+          const Form form = prepacked == accumulate ? Form::kRows : Form::kTransposed;
+          check_case<T>({m, n, k, 1, form, form, prepacked, accumulate, true, false, 0});
+          if (testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CpuGemm, BlocksOfASum) {
+  check_sum_blocks<float>();
+  if (HasFatalFailure()) return;
+  check_sum_blocks<double>();
+  if (HasFatalFailure()) return;
+  std::string path;
+  check_case<float>({50, 300, 1543, 1, Form::kTransposed, Form::kRows, true}, &path);
+  EXPECT_NE(path.find("a=packed b=packed k-outer"), std::string::npos) << path;
+}
+
+// One chain of so many equal terms would be off by a percent.
+TEST_P(CpuGemm, LongSumsAreAccurate) {
+  constexpr int64_t k = 1000000;
+  const std::vector<float> a(k, 0.001f), b(3, 1.0f);
+  for (const int64_t m : {1, 3, 20}) {
+    for (const int64_t n : {1, 3}) {
+      std::vector<float> c(static_cast<size_t>(m * n));
+      GemmArgs args;
+      args.a = a.data();
+      args.b = b.data();
+      args.c = c.data();
+      const GemmShape shape{m, n, k, {0}, {0}, {0}, 0, 1, 0, 1, n};  // equal rows of A and of B
+      run_plan(GemmPlan(GemmElement::kF32, shape, false), args, 1);
+      for (const float v : c) EXPECT_NEAR(v, 1000.0, 1000 * 2e-5) << m << " x " << n;
+    }
+  }
+}
+
 TEST_P(CpuGemm, Batches) {
   for (const bool shared_b : {false, true}) {
     for (const bool prepacked : {false, true}) {
@@ -401,15 +460,22 @@ TEST_P(CpuGemm, Batches) {
 // Little scratch: blocks of rows and batch items take turns, and items straddle the turns.
 TEST_P(CpuGemm, LittleScratch) {
   for (const bool shared_b : {false, true}) {
-    for (const int64_t target : {1, 100000}) {
-      Case c{500, 290, 60, 3, Form::kTransposed, Form::kRows};
+    for (const int64_t target : {1, 30000}) {
+      Case c{490, 260, 20, 3, Form::kTransposed, Form::kRows};
       c.shared_b = shared_b;
       c.scratch_target = target;
       c.epilogue = true;
       std::string path;
       check_case<float>(c, &path);
       if (HasFatalFailure()) return;
-      EXPECT_EQ(path.find("groups=1 "), std::string::npos) << path;
+      // Three blocks of rows for each item; the larger budget holds two of the nine, but one B.
+      EXPECT_NE(path.find("a=packed b=packed"), std::string::npos) << path;
+      EXPECT_NE(path.find("units=9 "), std::string::npos) << path;
+      EXPECT_NE(path.find(target == 1 ? "groups=9 "
+                          : shared_b  ? "groups=5 "
+                                      : "groups=6 "),
+                std::string::npos)
+          << path;
     }
   }
 }

@@ -15,8 +15,6 @@ namespace rlx::cpu {
 namespace {
 
 // Sizes in elements or bytes, from measurements on a server core (2 MB of second-level cache).
-constexpr int64_t kBlockStepBytes = 2048;         // a k block of one row of A: 512 steps of f32
-constexpr int64_t kFewRowsBlockBytes = 32 << 10;  // the same if B is read once
 // A block of rows of A: as many as keep all of k in the cache, but within these limits.
 constexpr int64_t kBlockABytes = 1 << 20;
 constexpr int64_t kLeastBlockRows = 120;
@@ -176,9 +174,7 @@ void GemmGrid::choose_blocks() {
                                            : OperandMode::kPacked;
   panel_outer = unit_rows <= kFewRows &&
                 (a_mode != OperandMode::kLocal || s.k <= kLocalABytes / (unit_rows * bytes));
-  const int64_t limit = panel_outer ? kFewRowsBlockBytes / kPanelBytes : kBlockStepBytes / bytes;
-  const int64_t count = std::max<int64_t>(1, divide_up(s.k, limit));
-  block_k = std::max<int64_t>(1, divide_up(divide_up(s.k, count), 8) * 8);
+  block_k = std::clamp<int64_t>(s.k, 1, sum_block(bytes));
   // Rows of B are long jumps apart: take several panels' worth of each while its page is open.
   local_panels = s.b_col_stride == 1 ? std::min<int64_t>(4, chunk_panels) : 1;
   finish_panels = std::clamp<int64_t>((128 << 10) / (unit_rows * kPanelBytes), 1, 8);

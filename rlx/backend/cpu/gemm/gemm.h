@@ -47,9 +47,15 @@ struct GemmGrid;
 // How to compute one shape: phases of independent chunks, with a barrier of the caller's between
 // phases. The number of chunks follows from the shape alone.
 //
-// Bits: every element of C is one chain of fused multiply-adds over ascending k, starting from 0
-// (or from C if accumulating). It depends on nothing else: not on m, n, batch, strides, packing,
-// path, chunk or thread. (The scalar target rounds the product too: it has no fused instruction.)
+// Bits: k is cut into blocks of sum_block() steps (gemm_layout.h: 512 for f32, 256 for f64); the
+// last one may be shorter. The sum of a block is one chain of fused multiply-adds over ascending k
+// that starts from 0. An element of C is the first block's sum, to which those of the others are
+// added one by one in ascending order; k = 0 gives 0. So it depends on k alone: not on m, n, batch,
+// strides, packing, path, chunk or thread. Blocks bound the error: a single chain over a million
+// equal terms of f32 is off by a percent. (The scalar target rounds the product too: it has no
+// fused instruction.)
+// Accumulating, a single chain goes on from C over all of k: a caller who cuts a sum into several
+// products gets the same bits wherever the cuts are, and bounds the length of the chain.
 //
 // Immutable; run() allocates nothing and may be called by many threads at once.
 class GemmPlan {

@@ -33,7 +33,7 @@ struct GemmBlock {
 
   bool panel_outer;       // one panel over all of k before the next: for few rows
   bool stream;            // packed B comes from memory: prefetch it
-  int64_t block_k;        // k is handled in blocks of this
+  int64_t block_k;        // k is handled in blocks of this: whole sum blocks, or all of k
   int64_t local_panels;   // panels packed at a time if B is kLocal
   int64_t finish_panels;  // the epilogue runs each time this many panels are finished
   void* local_a;

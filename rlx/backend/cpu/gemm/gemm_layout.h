@@ -15,8 +15,8 @@ constexpr int64_t panel_columns(int64_t element_bytes) { return kPanelBytes / el
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
-// Steps of k that one chain sums, see GemmPlan: 512 for f32, 256 for f64. Also the k block of the
-// loop nests, so it fits a panel's part of B and a block of rows of A to the caches.
+// Steps of k that one chain sums (see GemmPlan): 512 for f32, 256 for f64. Also the k block of the
+// loop nests: over it, a block of rows of A fits the second-level cache.
 constexpr int64_t kSumBlockBytes = 2048;
 
 constexpr int64_t sum_block(int64_t element_bytes) { return kSumBlockBytes / element_bytes; }

@@ -38,7 +38,7 @@ struct Loops {
     int64_t a_packed_skip = 0;  // and those before the block's first
     const T* b = nullptr;
     int64_t k = 0;
-    bool load_c = false;
+    Result result = Result::kStore;
     const char* next = nullptr;  // the part of B needed after this one, if it should be prefetched
     int64_t next_lines = 0;
   };
@@ -64,7 +64,7 @@ struct Loops {
     HWY_ALIGN T buffer[kTileRows * kTileColumns];
     T* c = t.c;
     const int64_t stride = t.c_row_stride;
-    for (int64_t i = 0; t.load_c && i < rows; ++i) {
+    for (int64_t i = 0; t.result != Result::kStore && i < rows; ++i) {
       T* row = buffer + i * kTileColumns;
       for (int64_t j = 0; j < columns; ++j) row[j] = c[i * stride + j];
       for (int64_t j = columns; j < kTileColumns; ++j) row[j] = T{0};
@@ -107,7 +107,7 @@ struct Loops {
     t.b_step = kPanel;
     t.k = s.k;
     t.c_row_stride = g.c_row_stride;
-    t.load_c = s.load_c;
+    t.result = s.result;
     t.segment = tiles > 2 ? 16 : 4;  // one tile alone must fetch two lines a step: spread them
     t.segment_lines = divide_up(share, HWY_MAX(int64_t{1}, s.k / t.segment));
     for (int64_t sub = 0; sub < kPanel && j0 + sub < g.n; sub += kTileColumns) {
@@ -174,7 +174,7 @@ struct Loops {
   // The panels [p, p + count) over one k block; `next` is the block of packed B that follows.
   static void panels_step(const GemmBlock& g, Step s, int64_t p, int64_t count, int64_t k0,
                           const T* next, int64_t next_k) {
-    s.load_c = k0 > 0 || g.accumulate;
+    s.result = g.accumulate ? Result::kContinue : k0 > 0 ? Result::kAdd : Result::kStore;
     const bool local = g.b_mode == OperandMode::kLocal;
     if (local) pack_panels(g, p, count, k0, s.k);
     if (next) {
@@ -265,7 +265,7 @@ struct Loops {
     t.b_panel = g.k * kPanel;
     t.k = g.k;
     t.c_row_stride = g.c_row_stride;
-    t.load_c = g.accumulate;
+    t.result = g.accumulate ? Result::kContinue : Result::kStore;
     int64_t p = g.panel_begin;
     for (; p + group <= g.panel_end && (p + group) * kPanel <= g.n; p += group) {
       t.b = packed_at(g, p, 0);
@@ -310,7 +310,7 @@ struct Loops {
     t.b_panel = kPanel;
     t.k = g.k;
     t.c_row_stride = g.c_row_stride;
-    t.load_c = g.accumulate;
+    t.result = g.accumulate ? Result::kContinue : Result::kStore;
     const int64_t begin = g.panel_begin * kPanel, end = HWY_MIN(g.n, g.panel_end * kPanel);
     const int64_t row = g.tiles.start(g.tile_begin), rows = g.tiles.height(g.tile_begin);
     int64_t j = begin;

@@ -1,5 +1,5 @@
-// Register tiles: a few rows times a few vectors of columns, one fused chain over k per element.
-// Included once per instruction set.
+// Register tiles: a few rows times a few vectors of columns, one fused chain per element and block
+// of a sum. Included once per instruction set.
 #if defined(RLX_GEMM_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_GEMM_TILE_INL_H_
 #undef RLX_GEMM_TILE_INL_H_
@@ -31,6 +31,16 @@ constexpr int kTileRows = 6, kTileVectors = 2;
 #endif
 
 template <class T>
+constexpr int64_t kSumBlock = sum_block(sizeof(T));
+
+// What becomes of C.
+enum class Result : uint8_t {
+  kStore,     // the sum of all blocks, stored over any numbers that are there
+  kAdd,       // C plus the sum of each block
+  kContinue,  // one chain from C over all of k
+};
+
+template <class T>
 struct TileArgs {
   const T* a;
   int64_t a_row_stride, a_col_stride;  // packed A: 1 and the tile's rows, known to the kernel
@@ -40,11 +50,11 @@ struct TileArgs {
   int64_t k;
   T* c;
   int64_t c_row_stride;
-  bool load_c;           // start from C instead of 0
+  Result result;
   int64_t last_lanes;    // valid lanes of the last vector; only the direct kernels use it
   const char* prefetch;  // lines of B needed next, spread over the loop
   const char* prefetch_end;
-  int64_t segment;  // steps between prefetches
+  int64_t segment;  // steps between prefetches, a divisor of the sum block
   int64_t segment_lines;
 };
 
@@ -95,47 +105,21 @@ struct Tile {
     }
   }
 
-  static HWY_NOINLINE void run(const TileArgs<T>& t) {
-    const D d;
-    const M mask = hn::FirstN(d, static_cast<size_t>(kMasked ? t.last_lanes : kLanes));
-    V acc[kRows][kVectors];
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) acc[i][v] = hn::Zero(d);
-    }
-    if (t.load_c) {
+  // Adds the accumulators to C, or stores them.
+  static HWY_INLINE void fold(D d, V (&acc)[kRows][kVectors], bool add, T* c, int64_t c_row_stride,
+                              M mask) {
+    if (add) {
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v) acc[i][v] = load_b(d, t.c + i * t.c_row_stride, v, mask);
+        for (int v = 0; v < kVectors; ++v) {
+          acc[i][v] = hn::Add(load_b(d, c + i * c_row_stride, v, mask), acc[i][v]);
+        }
       }
     }
-    const T* a[kBases];
-#pragma GCC unroll 4
-    for (int q = 0; q < kBases; ++q) a[q] = t.a + 3 * q * t.a_row_stride;
-    const T* b = t.b;
-    int64_t rest = t.k;
-    if (kForm != TileForm::kDirect) {
-      // One row of C and a few lines of B per segment: a burst of them would fill the line buffers.
-      const char* next = t.prefetch;
-      const T* c = t.c;
-      for (int i = 0; rest >= t.segment; rest -= t.segment, ++i) {
-        if (i < kRows) {
-          __builtin_prefetch(c, 1, 3);
-          __builtin_prefetch(c + kVectors * kLanes - 1, 1, 3);
-          c += t.c_row_stride;
-        }
-        for (int64_t l = 0; l < t.segment_lines && next < t.prefetch_end; ++l, next += 64) {
-          prefetch_far(next);
-        }
-        steps(d, t.segment, a, t.a_row_stride, t.a_col_stride, b, t.b_step, mask, acc);
-      }
-    }
-    steps(d, rest, a, t.a_row_stride, t.a_col_stride, b, t.b_step, mask, acc);
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      T* row = t.c + i * t.c_row_stride;
+      T* row = c + i * c_row_stride;
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
         if (kMasked && v == kVectors - 1) {
@@ -146,10 +130,62 @@ struct Tile {
       }
     }
   }
+
+  static HWY_NOINLINE void run(const TileArgs<T>& t) {
+    const D d;
+    const M mask = hn::FirstN(d, static_cast<size_t>(kMasked ? t.last_lanes : kLanes));
+    const T* a[kBases];
+#pragma GCC unroll 4
+    for (int q = 0; q < kBases; ++q) a[q] = t.a + 3 * q * t.a_row_stride;
+    const T* b = t.b;
+    const char* next = t.prefetch;
+    const T* next_c = t.c;
+    int fetched_rows = 0;
+    int64_t rest = t.k;
+    const bool chain = t.result == Result::kContinue;
+    bool add = t.result == Result::kAdd;
+    do {
+      V acc[kRows][kVectors];
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) acc[i][v] = hn::Zero(d);
+      }
+      if (chain) {
+#pragma GCC unroll 16
+        for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 8
+          for (int v = 0; v < kVectors; ++v) {
+            acc[i][v] = load_b(d, t.c + i * t.c_row_stride, v, mask);
+          }
+        }
+      }
+      int64_t count = chain ? rest : HWY_MIN(rest, kSumBlock<T>);
+      rest -= count;
+      if (kForm != TileForm::kDirect) {
+        // One row of C and a few lines of B per segment: a burst would fill the line buffers.
+        for (; count >= t.segment; count -= t.segment) {
+          if (fetched_rows < kRows) {
+            __builtin_prefetch(next_c, 1, 3);
+            __builtin_prefetch(next_c + kVectors * kLanes - 1, 1, 3);
+            next_c += t.c_row_stride;
+            ++fetched_rows;
+          }
+          for (int64_t l = 0; l < t.segment_lines && next < t.prefetch_end; ++l, next += 64) {
+            prefetch_far(next);
+          }
+          steps(d, t.segment, a, t.a_row_stride, t.a_col_stride, b, t.b_step, mask, acc);
+        }
+      }
+      steps(d, count, a, t.a_row_stride, t.a_col_stride, b, t.b_step, mask, acc);
+      fold(d, acc, add, t.c, t.c_row_stride, mask);
+      add = true;
+    } while (rest > 0);
+  }
 };
 
-// One or two rows times several panels: each element still is one chain, so several panels hide the
-// latency of the fused multiply-add, and memory sees several streams.
+// One or two rows times several panels: a block of an element still is one chain, so several panels
+// hide the latency of the fused multiply-add, and memory sees several streams.
 template <class T, int kRows, int kPanels, bool kStream>
 struct WideTile {
   using D = hn::ScalableTag<T>;
@@ -159,43 +195,57 @@ struct WideTile {
   static constexpr int kVectors = kPanels * kPerPanel;
   static constexpr int64_t kAhead = 8192 / sizeof(T);  // elements
 
-  static HWY_NOINLINE void run(const TileArgs<T>& t) {
-    const D d;
-    V acc[kRows][kVectors];
+  static HWY_INLINE void fold(D d, V (&acc)[kRows][kVectors], bool add, T* c,
+                              int64_t c_row_stride) {
 #pragma GCC unroll 2
     for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) {
-        acc[i][v] = t.load_c ? hn::LoadU(d, t.c + i * t.c_row_stride + v * kLanes) : hn::Zero(d);
+        T* p = c + i * c_row_stride + v * kLanes;
+        hn::StoreU(add ? hn::Add(hn::LoadU(d, p), acc[i][v]) : acc[i][v], d, p);
       }
     }
+  }
+
+  static HWY_NOINLINE void run(const TileArgs<T>& t) {
+    const D d;
     const T* a = t.a;
     const T* b[kPanels];
 #pragma GCC unroll 4
     for (int p = 0; p < kPanels; ++p) b[p] = t.b + p * t.b_panel;
-    for (int64_t s = 0; s < t.k; ++s) {
-      V av[kRows];
+    int64_t rest = t.k;
+    const bool chain = t.result == Result::kContinue;
+    bool add = t.result == Result::kAdd;
+    do {
+      V acc[kRows][kVectors];
 #pragma GCC unroll 2
-      for (int i = 0; i < kRows; ++i) av[i] = hn::Set(d, a[i * t.a_row_stride]);
+      for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        const T* p = b[v / kPerPanel] + (v % kPerPanel) * kLanes;
-        const V bv = hn::LoadU(d, p);
-        if (kStream && v * kLanes * sizeof(T) % 64 == 0) prefetch_far(p + kAhead);
-#pragma GCC unroll 2
-        for (int i = 0; i < kRows; ++i) acc[i][v] = hn::MulAdd(av[i], bv, acc[i][v]);
+        for (int v = 0; v < kVectors; ++v) {
+          acc[i][v] = chain ? hn::LoadU(d, t.c + i * t.c_row_stride + v * kLanes) : hn::Zero(d);
+        }
       }
-      a += t.a_col_stride;
+      const int64_t count = chain ? rest : HWY_MIN(rest, kSumBlock<T>);
+      rest -= count;
+      for (int64_t s = 0; s < count; ++s) {
+        V av[kRows];
+#pragma GCC unroll 2
+        for (int i = 0; i < kRows; ++i) av[i] = hn::Set(d, a[i * t.a_row_stride]);
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) {
+          const T* p = b[v / kPerPanel] + (v % kPerPanel) * kLanes;
+          const V bv = hn::LoadU(d, p);
+          if (kStream && v * kLanes * sizeof(T) % 64 == 0) prefetch_far(p + kAhead);
+#pragma GCC unroll 2
+          for (int i = 0; i < kRows; ++i) acc[i][v] = hn::MulAdd(av[i], bv, acc[i][v]);
+        }
+        a += t.a_col_stride;
 #pragma GCC unroll 4
-      for (int p = 0; p < kPanels; ++p) b[p] += t.b_step;
-    }
-#pragma GCC unroll 2
-    for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        hn::StoreU(acc[i][v], d, t.c + i * t.c_row_stride + v * kLanes);
+        for (int p = 0; p < kPanels; ++p) b[p] += t.b_step;
       }
-    }
+      fold(d, acc, add, t.c, t.c_row_stride);
+      add = true;
+    } while (rest > 0);
   }
 };
 
