@@ -1,6 +1,7 @@
 // Published values of the network ops, and the errors that only a run can find.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "rlx/backend/cpu/cpu.h"
@@ -244,6 +245,19 @@ TEST(NnOps, TheGradientOfAChannelHasTheSameBitsAmongOthers) {
   EXPECT_TRUE(some.same_bits(part(all, 1, 16, 2)));
   const Array outputs = weight_gradient(x, part(dy, 1, 3, 2), same, {2, 64, 3, 3});
   EXPECT_TRUE(outputs.same_bits(part(all, 0, 3, 2)));
+}
+
+// One channel alone has a kernel of its own.
+TEST(NnOps, TheGradientOfADepthwiseWeightHasTheSameBitsAsOfAWide) {
+  for (const auto& [x_shape, dy_shape, w] :
+       {std::array<Dims, 3>{Dims{3, 2, 30, 41}, Dims{3, 2, 14, 20}, Dims{2, 2, 4, 3}},
+        std::array<Dims, 3>{Dims{2, 2, 1, 1300}, Dims{2, 2, 1, 650}, Dims{2, 2, 1, 2}}}) {
+    const ConvAttrs a{.stride = {2, 2}};
+    const Array x = mixed(x_shape, 8), dy = mixed(dy_shape, 9);
+    const Array all = weight_gradient(x, dy, a, w);
+    const Array one = weight_gradient(part(x, 1, 1, 1), part(dy, 1, 0, 1), a, {1, 1, w[2], w[3]});
+    EXPECT_TRUE(one.same_bits(part(part(all, 0, 0, 1), 1, 1, 1)));
+  }
 }
 
 // So many that the slices of the batch are summed one after the other.

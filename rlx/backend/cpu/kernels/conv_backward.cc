@@ -159,6 +159,7 @@ struct WeightState {
   DType dtype = DType::kF32;
   bool pointwise = false;       // x is its own patch matrix (not for f16 and bf16)
   bool transposed = false;      // partial sums are [depth, outputs]: fewer wasted columns
+  bool depthwise = false;       // one output of one input: a product of one row
   std::vector<GemmPlan> plans;  // of a whole block, and of the last one of a plane
   int64_t slices = 1;           // of the units; a unit is a block of an image
   // Chunks are slices (each with a sum of its own), or blocks of channels that go through all
@@ -198,7 +199,7 @@ void add_block(const WeightState& s, const StepArgs& args, int64_t image_group, 
     rows = element(x, s.dtype, column);
   } else {
     s.grid.load_lines(x, block, scratch);
-    s.grid.pack_rows(scratch, block, scratch + s.rows_at);
+    if (!s.depthwise) s.grid.pack_rows(scratch, block, scratch + s.rows_at);
   }
   const void* dy =
       element(args.operands[1], s.dtype, image_group * z.outputs * z.out_area + column);
@@ -209,6 +210,7 @@ void add_block(const WeightState& s, const StepArgs& args, int64_t image_group, 
     }
     dy = scratch + s.dy_at;
   }
+  if (s.depthwise) return s.grid.add_row_product(scratch, block, dy, sum);
   const void *a = s.transposed ? rows : dy, *b = s.transposed ? dy : rows;
   const GemmPlan& plan = s.plans[block.lines == s.grid.block_lines() ? 0 : 1];
   run_product(plan, a, b, sum, scratch + s.product_at);
@@ -363,7 +365,8 @@ WeightState weight_state(const KernelCall& call) {
   s.by_channels = checked_mul(s.slices, sum_bytes) > kSlicesBytes;
   if (s.by_channels) s.grid = PatchGrid(g, z.inputs / block_count(z.inputs), s.dtype, lines);
   s.pointwise = g.is_pointwise() && !s.half();
-  s.transposed = prefer_transposed(z, size_of(s.wide()));
+  s.depthwise = z.inputs == 1 && z.outputs == 1 && !s.pointwise;
+  s.transposed = !s.depthwise && prefer_transposed(z, size_of(s.wide()));
   s.plans.push_back(weight_product(s, s.grid.block_lines()));
   s.plans.push_back(weight_product(s, s.grid.last_lines()));
   return s;

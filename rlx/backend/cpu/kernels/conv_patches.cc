@@ -83,6 +83,36 @@ void PackRows(const PatchGrid& grid, const T* lines, const PatchBlock& b, T* row
   }
 }
 
+// `kRows` rows of patches times dy. One lane each, as a row is one chain of multiply-adds; several
+// rows keep the units busy.
+template <int kRows, class T>
+HWY_INLINE void AddRowProducts(const PatchGrid& grid, const T* lines, const int64_t* taps,
+                               const PatchBlock& b, const T* dy, T* sum) {
+  const hn::CappedTag<T, 1> d;
+  const WindowGeometry& g = grid.geometry();
+  hn::Vec<decltype(d)> chain[kRows];
+  for (int r = 0; r < kRows; ++r) chain[r] = hn::LoadU(d, sum + r);
+  for (int64_t l = 0; l < b.lines; ++l, lines += g.stride[1] * g.line()) {
+    for (int64_t x = 0; x < g.out[2]; ++x) {
+      const auto v = hn::LoadU(d, dy++);
+      for (int r = 0; r < kRows; ++r) {
+        chain[r] = hn::MulAdd(v, hn::LoadU(d, lines + taps[r] + x), chain[r]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) hn::StoreU(chain[r], d, sum + r);
+}
+
+template <class T>
+void AddRowProduct(const PatchGrid& grid, const T* lines, const PatchBlock& b, const T* dy,
+                   T* sum) {
+  const int64_t* taps = grid.tap_offsets().data();
+  int64_t r = 0;
+  for (; r + 9 <= grid.depth(); r += 9) AddRowProducts<9>(grid, lines, taps + r, b, dy, sum + r);
+  for (; r + 4 <= grid.depth(); r += 4) AddRowProducts<4>(grid, lines, taps + r, b, dy, sum + r);
+  for (; r < grid.depth(); ++r) AddRowProducts<1>(grid, lines, taps + r, b, dy, sum + r);
+}
+
 // Stride 1: adds the taps kx = 0, 1, ... of an output line to the line `to` of x. Tap k is the line
 // `from` + k * row, times scale[k] if kScaled. Cells that all taps reach take them in registers;
 // the order of a cell's terms is the same for all.
@@ -201,6 +231,17 @@ void PackRowsOf(const PatchGrid& grid, const void* lines, const PatchBlock& b, v
   }
 }
 
+void AddRowProductOf(const PatchGrid& grid, const void* lines, const PatchBlock& b, const void* dy,
+                     void* sum) {
+  if (grid.is_double()) {
+    AddRowProduct(grid, static_cast<const double*>(lines), b, static_cast<const double*>(dy),
+                  static_cast<double*>(sum));
+  } else {
+    AddRowProduct(grid, static_cast<const float*>(lines), b, static_cast<const float*>(dy),
+                  static_cast<float*>(sum));
+  }
+}
+
 void AddPatchesOf(const AdjointLines& a, bool is_double, const void* patches, int64_t channels,
                   int64_t line, int64_t lines, void* x) {
   if (is_double) {
@@ -232,6 +273,7 @@ namespace rlx::cpu {
 HWY_EXPORT(LoadLinesOf);
 HWY_EXPORT(PackPanelsOf);
 HWY_EXPORT(PackRowsOf);
+HWY_EXPORT(AddRowProductOf);
 HWY_EXPORT(AddPatchesOf);
 HWY_EXPORT(AddScaledOf);
 
@@ -311,6 +353,11 @@ void PatchGrid::pack_panels(const void* lines, const PatchBlock& b, void* packed
 
 void PatchGrid::pack_rows(const void* lines, const PatchBlock& b, void* rows) const {
   HWY_DYNAMIC_DISPATCH(PackRowsOf)(*this, lines, b, rows);
+}
+
+void PatchGrid::add_row_product(const void* lines, const PatchBlock& b, const void* dy,
+                                void* sum) const {
+  HWY_DYNAMIC_DISPATCH(AddRowProductOf)(*this, lines, b, dy, sum);
 }
 
 AdjointLines::AdjointLines(const WindowGeometry& g) : geometry(g) {

@@ -49,6 +49,11 @@ class PatchGrid {
   // Row by row: columns(b.lines) elements each.
   void pack_rows(const void* lines, const PatchBlock& b, void* rows) const;
 
+  // The matrix product of one row, without building patches: adds to sum[r] the products of the
+  // block's row r with `dy` (columns(b.lines) elements), in one chain as an accumulating GemmPlan
+  // does. `dy` and `sum` have the type of patches.
+  void add_row_product(const void* lines, const PatchBlock& b, const void* dy, void* sum) const;
+
   int64_t line_rows() const { return line_rows_; }
   const std::vector<int64_t>& tap_offsets() const { return tap_offsets_; }
 
