@@ -48,9 +48,10 @@ std::vector<TensorType> infer_uniform(const InferContext& c) {
   const double low = round_to(a.dtype, a.low), high = round_to(a.dtype, a.high);
   const double width = round_to(accumulation_dtype(a.dtype), a.high - a.low);
   if (!(low < high) || !std::isfinite(low) || !std::isfinite(high) || !std::isfinite(width)) {
-    user_error("[{}, {}) is no range of {}: low must be below high, and both and their "
-               "difference finite", a.low, a.high,
-               to_string(a.dtype));
+    user_error(
+        "[{}, {}) is no range of {}: low must be below high, and both and their "
+        "difference finite",
+        a.low, a.high, to_string(a.dtype));
   }
   return types;
 }
