@@ -6,12 +6,11 @@
 #include "hwy/highway.h"
 
 #ifndef RLX_KINDS
-#define RLX_KINDS(M)                                                                        \
-  M(Sqrt)                                                                                   \
-  M(Rsqrt)                                                                                  \
-  M(Abs)                                                                                    \
-  M(Recip) M(HardSwish) M(HardSigmoid) M(Softsign) M(Relu) M(Neg) M(Round) M(Floor) M(Ceil) \
-      M(Sign)
+#define RLX_KINDS(M) \
+  M(Sqrt)            \
+  M(Rsqrt)           \
+  M(Abs)             \
+  M(Recip) M(HardSwish) M(HardSigmoid) M(Softsign) M(Relu) M(Neg) M(Round) M(Floor) M(Ceil) M(Sign)
 #endif
 
 #include "rlx/backend/cpu/kernels/activation_part-inl.h"
