@@ -90,13 +90,6 @@ Graph expand_to_graph(const OpDef& op, const Attrs& attrs, std::span<const Tenso
   return out;
 }
 
-std::vector<Value> expand_call(Builder& b, const OpDef& op, const Attrs& attrs,
-                               std::span<const Value> operands) {
-  std::vector<TensorType> types;
-  for (Value v : operands) types.push_back(b.type(v));
-  return inline_graph(b, expand_to_graph(op, attrs, types), operands);
-}
-
 std::vector<uint8_t> active_nodes(const Graph& graph, std::span<const Value> wrt) {
   std::vector<uint8_t> active(graph.size(), 0);
   for (Value v : wrt) active[v.node] = is_differentiable(graph.type(v).dtype);

@@ -8,11 +8,9 @@
 
 namespace rlx {
 
-// The call in terms of kinds above its own in ops.def (one level). 16-bit floats are cast to f32
-// before and back once after. Throws Error(kUnsupported) if the op is a primitive.
-std::vector<Value> expand_call(Builder& b, const OpDef& op, const Attrs& attrs,
-                               std::span<const Value> operands);
-// The same as a graph of its own: inputs are the operands, outputs the results.
+// The call in terms of kinds above its own in ops.def (one level), as a graph of its own: inputs
+// are the operands, outputs the results. 16-bit floats are cast to f32 before and back once after.
+// Throws Error(kUnsupported) if the op is a primitive.
 Graph expand_to_graph(const OpDef& op, const Attrs& attrs, std::span<const TensorType> operands);
 
 // For every node: does it depend on a value of wrt through differentiable ops and types?

@@ -83,8 +83,6 @@ std::string at(const Dims& shape, int64_t flat) {
 
 }  // namespace
 
-double ulp_of(double x, DType t) { return spacing(x, format_of(t)); }
-
 std::string compare(const Array& got, const reference::Tensor& expected, const Tolerance& t) {
   if (got.dtype() != expected.dtype || got.shape() != expected.shape) {
     return fmt::format("type {} instead of {}{}", got.type().to_string(), to_string(expected.dtype),

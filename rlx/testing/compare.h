@@ -13,9 +13,6 @@ struct Tolerance {
   double scale = 0;       // magnitude of the sum's terms; 0: the largest result
 };
 
-// Distance from |x| to the next number of the dtype (a float dtype), subnormals included.
-double ulp_of(double x, DType t);
-
 // Empty if `got` is right: integers and bools exactly; floats to half an ulp of the storage type
 // (one rounding of the exact value) plus what the tolerance grants; NaN where NaN, infinities with
 // their sign. Otherwise says where and by how much.

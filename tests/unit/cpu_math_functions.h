@@ -346,4 +346,12 @@ Pairs<T> binary_inputs(size_t n) {
   return pairs;
 }
 
+// out = fn(a, b) on n elements with the instruction set that Highway has chosen; unary functions
+// ignore b. The narrow forms use vectors of at most two lanes and know a few functions of every
+// make. Defined in cpu_math_f32.cc and cpu_math_f64.cc.
+void evaluate_vectors(Fn fn, const float* a, const float* b, float* out, size_t n);
+void evaluate_vectors(Fn fn, const double* a, const double* b, double* out, size_t n);
+void evaluate_narrow_vectors(Fn fn, const float* a, const float* b, float* out, size_t n);
+void evaluate_narrow_vectors(Fn fn, const double* a, const double* b, double* out, size_t n);
+
 }  // namespace rlx::cpu

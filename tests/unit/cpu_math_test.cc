@@ -1,100 +1,6 @@
 // Every function of the CPU's vector mathematics against the C library in a wider type, on every
 // instruction set of the build.
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tests/unit/cpu_math_test.cc"
-#include "hwy/foreach_target.h"
-// Highway's headers come first.
-#include "rlx/backend/cpu/kernels/activation_math-inl.h"
-
-#include "tests/unit/cpu_math_functions.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace rlx::cpu {
-namespace HWY_NAMESPACE {
-
-// Calls f on whole vectors and on a padded tail.
-template <class D, class F, class T>
-HWY_INLINE void apply(D d, const F& f, const T* a, const T* b, T* out, size_t n) {
-  const size_t lanes = hn::Lanes(d);
-  size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(f(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, out + i);
-  }
-  if (i == n) return;
-  T tail_a[hn::MaxLanes(D())] = {}, tail_b[hn::MaxLanes(D())] = {}, tail_out[hn::MaxLanes(D())];
-  for (size_t j = i; j < n; ++j) tail_a[j - i] = a[j], tail_b[j - i] = b[j];
-  hn::StoreU(f(d, hn::LoadU(d, tail_a), hn::LoadU(d, tail_b)), d, tail_out);
-  for (size_t j = i; j < n; ++j) out[j] = tail_out[j - i];
-}
-
-#define RLX_OBJECT(Name, call)                     \
-  struct Test##Name {                              \
-    template <class D, class V>                    \
-    HWY_INLINE V operator()(D d, V a, V b) const { \
-      (void)b;                                     \
-      return call;                                 \
-    }                                              \
-  };
-#define RLX_ACTIVATION(Name)         \
-  RLX_OBJECT(Name, Name##Fn()(d, a)) \
-  RLX_OBJECT(Name##Grad, Name##GradFn()(d, a))
-#define RLX_UNARY(Name) RLX_OBJECT(Name, Name(d, a))
-#define RLX_BINARY(Name) RLX_OBJECT(Name, Name(d, a, b))
-RLX_TEST_ACTIVATIONS(RLX_ACTIVATION)
-RLX_TEST_UNARY(RLX_UNARY)
-RLX_TEST_BINARY(RLX_BINARY)
-
-template <class T>
-void evaluate(Fn fn, const T* a, const T* b, T* out, size_t n) {
-  const hn::ScalableTag<T> d;
-  switch (fn) {
-#define RLX_CASE(Name) \
-  case Fn::k##Name:    \
-    return apply(d, Test##Name(), a, b, out, n);
-#define RLX_CASES(Name) RLX_CASE(Name) RLX_CASE(Name##Grad)
-    RLX_TEST_ACTIVATIONS(RLX_CASES)
-    RLX_TEST_UNARY(RLX_CASE)
-    RLX_TEST_BINARY(RLX_CASE)
-#undef RLX_CASES
-#undef RLX_CASE
-  }
-}
-#undef RLX_ACTIVATION
-#undef RLX_UNARY
-#undef RLX_BINARY
-#undef RLX_OBJECT
-
-// The same with vectors of at most two lanes, for functions of every make.
-template <class T>
-void evaluate_narrow(Fn fn, const T* a, const T* b, T* out, size_t n) {
-  const hn::CappedTag<T, 2> d;
-  if (fn == Fn::kGelu) return apply(d, TestGelu(), a, b, out, n);
-  if (fn == Fn::kSin) return apply(d, TestSin(), a, b, out, n);
-  if (fn == Fn::kLog1p) return apply(d, TestLog1p(), a, b, out, n);
-  if (fn == Fn::kPow) return apply(d, TestPow(), a, b, out, n);
-  return apply(d, TestMod(), a, b, out, n);
-}
-
-void evaluate_f32(Fn fn, const float* a, const float* b, float* out, size_t n) {
-  evaluate(fn, a, b, out, n);
-}
-void evaluate_f64(Fn fn, const double* a, const double* b, double* out, size_t n) {
-  evaluate(fn, a, b, out, n);
-}
-void evaluate_narrow_f32(Fn fn, const float* a, const float* b, float* out, size_t n) {
-  evaluate_narrow(fn, a, b, out, n);
-}
-void evaluate_narrow_f64(Fn fn, const double* a, const double* b, double* out, size_t n) {
-  evaluate_narrow(fn, a, b, out, n);
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace rlx::cpu
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -105,15 +11,13 @@ HWY_AFTER_NAMESPACE();
 #include <utility>
 #include <vector>
 
+#include "hwy/highway.h"
+#include "hwy/targets.h"
 #include "rlx/base/math_scalar-inl.h"
+#include "tests/unit/cpu_math_functions.h"
 
 namespace rlx::cpu {
 namespace {
-
-HWY_EXPORT(evaluate_f32);
-HWY_EXPORT(evaluate_f64);
-HWY_EXPORT(evaluate_narrow_f32);
-HWY_EXPORT(evaluate_narrow_f64);
 
 struct Named {
   Fn fn;
@@ -154,22 +58,14 @@ void for_each_target(const Body& body) {
 template <class T>
 std::vector<T> evaluate(Fn fn, const std::vector<T>& a, const std::vector<T>& b) {
   std::vector<T> out(a.size());
-  if constexpr (sizeof(T) == 4) {
-    HWY_DYNAMIC_DISPATCH(evaluate_f32)(fn, a.data(), b.data(), out.data(), a.size());
-  } else {
-    HWY_DYNAMIC_DISPATCH(evaluate_f64)(fn, a.data(), b.data(), out.data(), a.size());
-  }
+  evaluate_vectors(fn, a.data(), b.data(), out.data(), a.size());
   return out;
 }
 
 template <class T>
 std::vector<T> evaluate_narrow(Fn fn, const std::vector<T>& a, const std::vector<T>& b) {
   std::vector<T> out(a.size());
-  if constexpr (sizeof(T) == 4) {
-    HWY_DYNAMIC_DISPATCH(evaluate_narrow_f32)(fn, a.data(), b.data(), out.data(), a.size());
-  } else {
-    HWY_DYNAMIC_DISPATCH(evaluate_narrow_f64)(fn, a.data(), b.data(), out.data(), a.size());
-  }
+  evaluate_narrow_vectors(fn, a.data(), b.data(), out.data(), a.size());
   return out;
 }
 
@@ -556,4 +452,3 @@ TEST(CpuMath, TestsCoverTheTargets) {
 
 }  // namespace
 }  // namespace rlx::cpu
-#endif
