@@ -54,6 +54,17 @@ void check_dims(std::span<const int64_t> shape) {
   }
 }
 
+void check_packed_strides(DType dtype, const Dims& shape, const Dims& strides) {
+  const int64_t block = block_of(dtype).elements;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const bool last = i + 1 == shape.size();
+    if (last ? strides[i] != 1 : strides[i] % block != 0) {
+      user_error("{}{}: the stride {} of axis {} splits rows or blocks of {} elements",
+                 to_string(dtype), dims_to_string(shape), strides[i], i, block);
+    }
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<void> allocate_aligned(int64_t bytes) {
@@ -118,12 +129,13 @@ Array Array::borrow(DType dtype, void* data, Dims shape, Dims strides,
   Array a;
   a.dtype_ = dtype;
   a.num_elements_ = rlx::num_elements(shape);
-  checked_mul(a.num_elements_, size_of(dtype));
+  rlx::byte_size(dtype, shape);  // checks
   if (strides.empty() && !shape.empty()) strides = dense_strides(shape);
   if (strides.size() != shape.size()) {
     user_error("an array of rank {} needs {} strides, {} were given", shape.size(), shape.size(),
                strides.size());
   }
+  if (is_packed(dtype)) check_packed_strides(dtype, shape, strides);
   if (!data && a.num_elements_ > 0) user_error("an array borrows a null pointer");
   a.data_ = data;
   a.shape_ = std::move(shape);
@@ -171,6 +183,7 @@ Array Array::reshaped(Dims shape) const {
     user_error("an array of shape {} cannot take the shape {}", dims_to_string(shape_),
                dims_to_string(shape));
   }
+  rlx::byte_size(dtype_, shape);  // checks the rows of packed dtypes
   Array a = dense();
   a.strides_ = dense_strides(shape);
   a.shape_ = std::move(shape);
@@ -184,12 +197,19 @@ void Array::copy_from(const Array& source) {
   }
   auto* to = static_cast<std::byte*>(mutable_raw());
   const auto* from = static_cast<const std::byte*>(source.data_);
-  const int64_t size = size_of(dtype_);
   if (num_elements_ == 0) return;
   if (is_dense() && source.is_dense()) {
     std::memmove(to, from, size_t(byte_size()));
     return;
   }
+  if (is_packed(dtype_)) {
+    const auto bytes = size_t(bytes_of(dtype_, shape_.back()));
+    for_each_row(shape_, strides_, source.strides_, [&](int64_t it, int64_t is) {
+      std::memcpy(to + bytes_of(dtype_, it), from + bytes_of(dtype_, is), bytes);
+    });
+    return;
+  }
+  const int64_t size = size_of(dtype_);
   const int64_t row = shape_.empty() ? 1 : shape_.back();
   const int64_t step_to = shape_.empty() ? 1 : strides_.back();
   const int64_t step_from = shape_.empty() ? 1 : source.strides_.back();

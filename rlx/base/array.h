@@ -13,7 +13,8 @@
 namespace rlx {
 
 // A handle: copies share the memory. Data is 64-byte aligned when owned. Strides are in elements
-// and may be zero or negative in borrowed arrays.
+// and may be zero or negative in borrowed arrays; rows of packed dtypes are contiguous, and strides
+// count their logical elements.
 class Array {
  public:
   Array() = default;
@@ -47,7 +48,7 @@ class Array {
   const Dims& strides() const { return strides_; }
   int64_t rank() const { return int64_t(shape_.size()); }
   int64_t num_elements() const { return num_elements_; }
-  int64_t byte_size() const { return num_elements_ * size_of(dtype_); }
+  int64_t byte_size() const { return bytes_of(dtype_, num_elements_); }
   bool defined() const { return defined_; }
   bool is_dense() const;  // row-major without gaps
   TensorType type() const { return {dtype_, Shape(std::span<const int64_t>(shape_))}; }

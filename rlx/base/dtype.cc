@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "rlx/base/checked.h"
 #include "rlx/base/error.h"
 
 namespace rlx {
@@ -9,11 +10,13 @@ namespace {
 
 struct DTypeInfo {
   std::string_view name;
-  int64_t bytes;
+  int64_t bytes;  // of one element, or of a block
   DTypeClass cls;
+  int64_t block_elements = 1;
 };
 constexpr DTypeInfo kInfo[] = {
 #define RLX_DTYPE(E, name, bytes, cls, type) {name, bytes, DTypeClass::cls},
+#define RLX_PACKED_DTYPE(E, name, elements, bytes) {name, bytes, DTypeClass::kPacked, elements},
 #include "rlx/base/dtypes.def"
 };
 const DTypeInfo& info(DType t) { return kInfo[unsigned(t)]; }
@@ -40,11 +43,29 @@ DType promote_integers(DType a, DType b) {
 }  // namespace
 
 std::string_view to_string(DType t) { return info(t).name; }
-int64_t size_of(DType t) { return info(t).bytes; }
+int64_t size_of(DType t) {
+  if (is_packed(t)) throw_packed_dtype(t);
+  return info(t).bytes;
+}
 DTypeClass class_of(DType t) { return info(t).cls; }
 
+PackedBlock block_of(DType t) { return {info(t).block_elements, info(t).bytes}; }
+
+int64_t bytes_of(DType t, int64_t elements) {
+  const PackedBlock block = block_of(t);
+  if (elements % block.elements != 0) {
+    user_error("{} elements of {} are no whole number of its blocks of {}", elements, to_string(t),
+               block.elements);
+  }
+  return checked_mul(elements / block.elements, block.bytes);
+}
+
+void throw_packed_dtype(DType t) {
+  internal_error("the packed dtype {} has no elements of its own", to_string(t));
+}
+
 std::optional<DType> parse_dtype(std::string_view name) {
-  for (int i = 0; i < kNumDTypes; ++i) {
+  for (int i = 0; i < kNumDTypes + kNumPackedDTypes; ++i) {
     if (kInfo[i].name == name) return DType(i);
   }
   return std::nullopt;
@@ -52,6 +73,9 @@ std::optional<DType> parse_dtype(std::string_view name) {
 
 DType promote(DType a, DType b) {
   if (a == b) return a;
+  if (is_packed(a) || is_packed(b)) {
+    user_error("{} and {} have no common type: dequantize first", to_string(a), to_string(b));
+  }
   if (a == DType::kBool) return b;
   if (b == DType::kBool) return a;
   const bool wide = (size_of(a) == 8 && !is_complex(a)) || (size_of(b) == 8 && !is_complex(b));
@@ -85,7 +109,7 @@ DType real_of(DType t) {
 
 std::string DTypeSet::to_string() const {
   std::string s;
-  for (int i = 0; i < kNumDTypes; ++i) {
+  for (int i = 0; i < kNumDTypes + kNumPackedDTypes; ++i) {
     if (contains(DType(i))) s += (s.empty() ? "" : " ") + std::string(kInfo[i].name);
   }
   return s;

@@ -13,18 +13,24 @@ namespace rlx {
 
 enum class DType : uint8_t {
 #define RLX_DTYPE(E, name, bytes, cls, type) E,
+#define RLX_PACKED_DTYPE(E, name, elements, bytes) E,
 #include "rlx/base/dtypes.def"
 };
+// The types of single elements come first, packed ones after them.
 inline constexpr int kNumDTypes = 0
 #define RLX_DTYPE(E, name, bytes, cls, type) +1
 #include "rlx/base/dtypes.def"
     ;
+inline constexpr int kNumPackedDTypes = 0
+#define RLX_PACKED_DTYPE(E, name, elements, bytes) +1
+#include "rlx/base/dtypes.def"
+    ;
 
-enum class DTypeClass : uint8_t { kBool, kSigned, kUnsigned, kFloat, kComplex };
+enum class DTypeClass : uint8_t { kBool, kSigned, kUnsigned, kFloat, kComplex, kPacked };
 
 std::string_view to_string(DType t);
 std::optional<DType> parse_dtype(std::string_view name);
-int64_t size_of(DType t);  // bytes of one element
+int64_t size_of(DType t);  // bytes of one element; throws for a packed dtype
 DTypeClass class_of(DType t);
 
 inline bool is_float(DType t) { return class_of(t) == DTypeClass::kFloat; }
@@ -32,6 +38,16 @@ inline bool is_complex(DType t) { return class_of(t) == DTypeClass::kComplex; }
 inline bool is_integer(DType t) {
   return class_of(t) == DTypeClass::kSigned || class_of(t) == DTypeClass::kUnsigned;
 }
+// Blocks of quantized values with their scales inside: the last axis is a whole number of blocks,
+// and only whole blocks have an address.
+inline bool is_packed(DType t) { return class_of(t) == DTypeClass::kPacked; }
+struct PackedBlock {
+  int64_t elements = 1, bytes = 1;
+};
+PackedBlock block_of(DType t);  // one element and its bytes if not packed
+// Bytes of so many consecutive elements, checked; a packed dtype takes whole blocks only.
+int64_t bytes_of(DType t, int64_t elements);
+
 // Values of which a derivative exists: floats and complex numbers.
 inline bool is_differentiable(DType t) { return is_float(t) || is_complex(t); }
 
@@ -51,15 +67,15 @@ DType real_of(DType complex);  // c64 -> f32, c128 -> f64, others unchanged
 class DTypeSet {
  public:
   constexpr DTypeSet() = default;
-  constexpr DTypeSet(DType t) : bits_(1u << unsigned(t)) {}  // NOLINT: implicit on purpose
+  constexpr DTypeSet(DType t) : bits_(uint64_t(1) << unsigned(t)) {}  // NOLINT: implicit on purpose
   constexpr DTypeSet operator|(DTypeSet o) const { return DTypeSet(bits_ | o.bits_, 0); }
   constexpr bool contains(DType t) const { return (bits_ >> unsigned(t)) & 1; }
   constexpr bool operator==(const DTypeSet&) const = default;
   std::string to_string() const;  // "f16 bf16 f32 f64"
 
  private:
-  constexpr DTypeSet(uint32_t bits, int) : bits_(bits) {}
-  uint32_t bits_ = 0;
+  constexpr DTypeSet(uint64_t bits, int) : bits_(bits) {}
+  uint64_t bits_ = 0;
 };
 
 // The groups that ops.def names.
@@ -73,6 +89,8 @@ inline constexpr DTypeSet kComplexes = DTypeSet(DType::kC64) | DType::kC128;
 inline constexpr DTypeSet kReals = kFloats | kInts;
 inline constexpr DTypeSet kNumbers = kReals | kComplexes;
 inline constexpr DTypeSet kAny = kNumbers | kBools;
+inline constexpr DTypeSet kPacked = DTypeSet(DType::kQ4_0) | DType::kQ8_0;
+inline constexpr DTypeSet kAnyOrPacked = kAny | kPacked;
 inline constexpr DTypeSet kFloatsComplexes = kFloats | kComplexes;
 inline constexpr DTypeSet kIndices = kInts;
 }  // namespace dtypes
@@ -96,7 +114,9 @@ using cpp_type = typename CppTypeOf<T>::type;
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 
-// Calls f.template operator()<T>() with the C++ storage type of t.
+[[noreturn]] void throw_packed_dtype(DType t);
+
+// Calls f.template operator()<T>() with the C++ storage type of t; throws for a packed dtype.
 template <class F>
 decltype(auto) visit_dtype(DType t, F&& f) {
   switch (t) {
@@ -104,8 +124,9 @@ decltype(auto) visit_dtype(DType t, F&& f) {
   case DType::E:                          \
     return f.template operator()<T>();
 #include "rlx/base/dtypes.def"
+    default:
+      throw_packed_dtype(t);
   }
-  __builtin_unreachable();
 }
 
 }  // namespace rlx

@@ -118,7 +118,12 @@ int64_t num_elements(std::span<const int64_t> dims) {
 }
 
 int64_t byte_size(DType t, std::span<const int64_t> dims) {
-  return checked_mul(num_elements(dims), size_of(t));
+  const PackedBlock block = block_of(t);
+  if (const int64_t row = dims.empty() ? 1 : dims.back(); row % block.elements != 0) {
+    user_error("{}{}: the last axis is no whole number of blocks of {} elements", to_string(t),
+               dims_to_string(dims), block.elements);
+  }
+  return bytes_of(t, num_elements(dims));
 }
 
 std::string dims_to_string(std::span<const int64_t> dims) {

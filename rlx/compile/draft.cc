@@ -14,7 +14,7 @@ uint32_t Draft::add_buffer(StorageKind kind, uint32_t index, DType dtype, int64_
   b.index = index;
   b.dtype = dtype;
   b.elements = elements;
-  b.bytes = checked_mul(elements, size_of(dtype));
+  b.bytes = bytes_of(dtype, elements);
   b.owner = id;
   buffers.push_back(b);
   return id;

@@ -187,7 +187,7 @@ class Layout {
   // Small views of constants are laid out while compiling.
   bool copied_now(const ValueInfo& v) const {
     return v.of_constant &&
-           checked_mul(v.desc.num_elements(), size_of(v.desc.dtype)) <= options_.fold.max_bytes;
+           bytes_of(v.desc.dtype, v.desc.num_elements()) <= options_.fold.max_bytes;
   }
 
   void emit(uint32_t id) {
@@ -254,7 +254,7 @@ class Layout {
       const Array& source = draft_.plan.constants[draft_.buffers[v.view.buffer].index];
       const auto* data = static_cast<const std::byte*>(source.raw());
       const Array dense = Array::borrow(
-          v.desc.dtype, const_cast<std::byte*>(data) + v.view.offset * size_of(v.desc.dtype),
+          v.desc.dtype, const_cast<std::byte*>(data) + bytes_of(v.desc.dtype, v.view.offset),
           v.desc.dims, v.desc.strides, std::make_shared<Array>(source), false);
       const uint32_t buffer = draft_.add_buffer(StorageKind::kConstant, add_constant(dense.copy()),
                                                 v.desc.dtype, v.desc.num_elements());

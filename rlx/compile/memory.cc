@@ -308,7 +308,7 @@ class Finish {
     to.desc = v.desc;
     if (!v.used()) return to;
     const DraftBuffer& b = draft_.buffers[v.buffer];
-    to.offset = checked_mul(v.offset, size_of(v.desc.dtype));
+    to.offset = bytes_of(v.desc.dtype, v.offset);
     if (b.kind == StorageKind::kArena) {
       to.storage = 0;
       to.offset += pieces_[piece_of_buffer_[v.buffer]].offset;
@@ -365,7 +365,9 @@ void share_in_place(Draft& draft) {
 }
 
 bool is_aligned(const Array& array) {
-  return reinterpret_cast<uintptr_t>(array.raw()) % uintptr_t(size_of(array.dtype())) == 0;
+  // Blocks begin with a 16-bit scale.
+  const int64_t alignment = is_packed(array.dtype()) ? 2 : size_of(array.dtype());
+  return reinterpret_cast<uintptr_t>(array.raw()) % uintptr_t(alignment) == 0;
 }
 
 void place_buffers(Draft& draft, bool guard_zones) { Finish(draft).run(guard_zones); }

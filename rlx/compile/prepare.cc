@@ -62,7 +62,7 @@ class Prepare {
     }
     if (!whole.defined()) return whole;
     const auto* first =
-        static_cast<const std::byte*>(whole.raw()) + v.offset * size_of(v.desc.dtype);
+        static_cast<const std::byte*>(whole.raw()) + bytes_of(v.desc.dtype, v.offset);
     return Array::borrow(v.desc.dtype, const_cast<std::byte*>(first), v.desc.dims, v.desc.strides,
                          std::make_shared<Array>(whole), false);
   }
@@ -99,7 +99,7 @@ class Prepare {
                                        DType::kU8, packing.bytes);
       } else {
         plan.packed.push_back(
-            {b.index, key, packing.bytes, view.offset * size_of(view.desc.dtype), packing.pack});
+            {b.index, key, packing.bytes, bytes_of(view.desc.dtype, view.offset), packing.pack});
         it->second = draft_.add_buffer(StorageKind::kPacked, uint32_t(plan.packed.size() - 1),
                                        DType::kU8, packing.bytes);
       }

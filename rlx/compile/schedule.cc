@@ -191,7 +191,7 @@ Access access_of(const Plan& plan, const PlanStep& step) {
         kind != StorageKind::kParam) {
       return;
     }
-    to.add(v.storage, v.offset, v.offset + extent(v.desc) * size_of(v.desc.dtype));
+    to.add(v.storage, v.offset, v.offset + bytes_of(v.desc.dtype, extent(v.desc)));
   };
   for (const PlanView& v : step.operands) range(v, a.reads);
   for (const PlanView& v : step.results) range(v, a.writes);

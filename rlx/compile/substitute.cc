@@ -8,14 +8,17 @@ namespace {
 Attrs substitute(const Attrs& attrs, const SymbolBindings& bindings) {
   Attrs out = attrs;
   for (const Field& f : attrs.table()->fields) {
-    if (f.type != FieldType::kDim && f.type != FieldType::kShape && f.type != FieldType::kGraph) {
-      continue;
-    }
-    const FieldValue v = f.get(attrs.get());
+    const bool has_sizes = f.type == FieldType::kDim || f.type == FieldType::kShape ||
+                           f.type == FieldType::kTypes || f.type == FieldType::kGraph;
+    if (!has_sizes) continue;
+    FieldValue v = f.get(attrs.get());
     if (const auto* dim = std::get_if<Dim>(&v)) {
       if (!dim->is_static()) out = out.with(f.name, dim->substitute(bindings));
     } else if (const auto* shape = std::get_if<Shape>(&v)) {
       if (!shape->is_static()) out = out.with(f.name, shape->substitute(bindings));
+    } else if (auto* types = std::get_if<std::vector<TensorType>>(&v)) {
+      for (TensorType& t : *types) t.shape = t.shape.substitute(bindings);
+      out = out.with(f.name, std::move(v));
     } else if (const auto* body = std::get_if<GraphRef>(&v); body && *body) {
       out = out.with(f.name, std::make_shared<const Graph>(substitute_symbols(**body, bindings)));
     }

@@ -42,6 +42,10 @@ constexpr Tag tag_of(FieldType t) {
       return Tag::kGraph;
     case FieldType::kEnum:
       return Tag::kEnum;
+    case FieldType::kDoubles:
+      return Tag::kDoubles;
+    case FieldType::kTypes:
+      return Tag::kTypes;
   }
   return Tag::kNone;
 }
@@ -222,6 +226,22 @@ class Reader {
     return v;
   }
 
+  std::vector<double> doubles() {
+    std::vector<double> v(count(8));
+    const size_t bytes = v.size() * sizeof(double);
+    if (bytes > 0) std::memcpy(v.data(), take(bytes), bytes);
+    return v;
+  }
+
+  std::vector<TensorType> types() {
+    std::vector<TensorType> v(count(8));
+    for (TensorType& t : v) {
+      t.dtype = dtype();
+      t.shape = shape();
+    }
+    return v;
+  }
+
   FieldValue value(const Field& f) {
     const size_t start = pos_;
     const auto tag = Tag(u8());
@@ -258,6 +278,10 @@ class Reader {
         return GraphRef(std::make_shared<const Graph>(graph()));
       case FieldType::kEnum:
         return enumerator(f);
+      case FieldType::kDoubles:
+        return doubles();
+      case FieldType::kTypes:
+        return types();
     }
     bad_at(start, "unknown kind of attribute");
   }

@@ -1,5 +1,6 @@
 #include "rlx/ir/field.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -10,9 +11,9 @@
 namespace rlx {
 namespace {
 
-constexpr std::string_view kFieldTypeNames[] = {"a bool",   "an integer", "a number", "a string",
-                                                "a dtype",  "integers",   "a size",   "a shape",
-                                                "a tensor", "a graph",    "a name"};
+constexpr std::string_view kFieldTypeNames[] = {
+    "a bool",  "an integer", "a number", "a string", "a dtype", "integers", "a size",
+    "a shape", "a tensor",   "a graph",  "a name",   "numbers", "types"};
 
 size_t combine(size_t h, size_t x) { return h * 1099511628211ull ^ (x + (h >> 29)); }
 
@@ -37,6 +38,12 @@ bool field_equal(const FieldValue& a, const FieldValue& b) {
   if (a.index() != b.index()) return false;
   if (const auto* x = std::get_if<double>(&a)) {
     return std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(std::get<double>(b));
+  }
+  if (const auto* x = std::get_if<std::vector<double>>(&a)) {
+    const auto same = [](double p, double q) {
+      return std::bit_cast<uint64_t>(p) == std::bit_cast<uint64_t>(q);
+    };
+    return std::ranges::equal(*x, std::get<std::vector<double>>(b), same);
   }
   if (const auto* x = std::get_if<Array>(&a)) return x->same_bits(std::get<Array>(b));
   if (const auto* x = std::get_if<GraphRef>(&a)) {
@@ -69,6 +76,16 @@ size_t field_hash(const FieldValue& v) {
                        } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
                          size_t h = x.size();
                          for (int64_t e : x) h = combine(h, size_t(e));
+                         return h;
+                       } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+                         size_t h = x.size();
+                         for (double e : x) h = combine(h, std::bit_cast<uint64_t>(e));
+                         return h;
+                       } else if constexpr (std::is_same_v<T, std::vector<TensorType>>) {
+                         size_t h = x.size();
+                         for (const TensorType& t : x) {
+                           h = combine(combine(h, size_t(t.dtype)), t.shape.hash());
+                         }
                          return h;
                        } else if constexpr (std::is_same_v<T, Shape> || std::is_same_v<T, Dim>) {
                          return x.hash();

@@ -1,7 +1,8 @@
 // Attributes as data. An op's attributes are a plain struct; RLX_FIELDS lists its fields once, and
 // equality, hashing, printing, parsing, serialization and keyword arguments derive from that list.
 // Field types are a closed set: bool, int64_t, double, std::string, DType, enumerations (listed by
-// RLX_ENUM), std::vector<int64_t>, Dim, Shape, Array, GraphRef, and std::optional of these.
+// RLX_ENUM), std::vector<int64_t>, std::vector<double>, Dim, Shape, std::vector<TensorType>, Array,
+// GraphRef, and std::optional of these.
 // Another type does not compile.
 #pragma once
 
@@ -26,8 +27,9 @@ class Graph;
 using GraphRef = std::shared_ptr<const Graph>;
 
 // monostate is an empty optional; enumerations travel as their number.
-using FieldValue = std::variant<std::monostate, bool, int64_t, double, std::string, DType,
-                                std::vector<int64_t>, Dim, Shape, Array, GraphRef>;
+using FieldValue =
+    std::variant<std::monostate, bool, int64_t, double, std::string, DType, std::vector<int64_t>,
+                 Dim, Shape, Array, GraphRef, std::vector<double>, std::vector<TensorType>>;
 
 enum class FieldType : uint8_t {
   kBool,
@@ -41,6 +43,8 @@ enum class FieldType : uint8_t {
   kArray,
   kGraph,
   kEnum,
+  kDoubles,
+  kTypes,
 };
 
 struct Field {
@@ -109,6 +113,10 @@ constexpr FieldType field_type() {
     return FieldType::kArray;
   } else if constexpr (std::is_same_v<T, GraphRef>) {
     return FieldType::kGraph;
+  } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+    return FieldType::kDoubles;
+  } else if constexpr (std::is_same_v<T, std::vector<TensorType>>) {
+    return FieldType::kTypes;
   } else {
     static_assert(std::is_enum_v<T>, "not a type that an attribute can have");
     return FieldType::kEnum;

@@ -8,10 +8,13 @@ Cost cost_of(const OpDef& op, const CostContext& context) {
   const auto elements = [](const TensorType& t) {
     return double(num_elements(t.shape.static_dims()));
   };
-  for (const TensorType& t : context.operands) cost.bytes += elements(t) * double(size_of(t.dtype));
+  const auto bytes = [](const TensorType& t) {
+    return double(byte_size(t.dtype, t.shape.static_dims()));
+  };
+  for (const TensorType& t : context.operands) cost.bytes += bytes(t);
   for (const TensorType& t : context.results) {
     cost.flops += elements(t);
-    cost.bytes += elements(t) * double(size_of(t.dtype));
+    cost.bytes += bytes(t);
   }
   return cost;
 }

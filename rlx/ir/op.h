@@ -83,6 +83,7 @@ enum OpFlags : uint32_t {
   kRandom = 8,       // draws: never folded
   kIdentity = 16,    // forwards its operand (StopGradient)
   kNoGradient = 32,  // cotangents and tangents of all operands are zero by definition
+  kControl = 64,     // runs the bodies in its attributes: no kernel, a control step of the plan
 };
 
 struct OpDef {

@@ -178,16 +178,14 @@ class Parser {
         in_.fail(pos, "expected true or false");
       case FieldType::kInt:
         return in_.integer();
-      case FieldType::kDouble: {
-        const std::string_view token = in_.number();
-        return in_.at(pos, [&] { return parse_double(token); });
-      }
+      case FieldType::kDouble:
+        return number();
       case FieldType::kString:
         return in_.string("a string");
       case FieldType::kDType:
         return dtype();
       case FieldType::kInts:
-        return integers();
+        return list<int64_t>([&] { return in_.integer(); });
       case FieldType::kDim: {
         const std::string_view token = in_.until(",}");
         return in_.at(pos, [&] { return Dim::parse(token); });
@@ -201,6 +199,13 @@ class Parser {
         return GraphRef(std::make_shared<const Graph>(graph()));
       case FieldType::kEnum:
         return enumerator(f);
+      case FieldType::kDoubles:
+        return list<double>([&] { return number(); });
+      case FieldType::kTypes:
+        return list<TensorType>([&] {
+          const DType t = dtype();
+          return TensorType{t, shape()};
+        });
     }
     in_.fail(pos, "unknown kind of attribute");
   }
@@ -216,23 +221,30 @@ class Parser {
                               excerpt(name), join(f.enum_names)));
   }
 
-  std::vector<int64_t> integers() {
-    std::vector<int64_t> v;
+  template <class T, class Item>
+  std::vector<T> list(const Item& item) {
+    std::vector<T> v;
     in_.expect('[');
     if (in_.eat(']')) return v;
     do {
-      v.push_back(in_.integer());
+      v.push_back(item());
     } while (in_.eat(','));
     in_.expect(']');
     return v;
+  }
+
+  double number() {
+    const size_t pos = in_.skip();
+    const std::string_view token = in_.number();
+    return in_.at(pos, [&] { return parse_double(token); });
   }
 
   DType dtype() {
     const size_t pos = in_.skip();
     const std::string_view name = in_.word("a dtype");
     if (const auto t = parse_dtype(name)) return *t;
-    in_.fail(pos, fmt::format("'{}' is not a dtype; there are: {} {}", excerpt(name),
-                              dtypes::kBools.to_string(), dtypes::kNumbers.to_string()));
+    in_.fail(pos, fmt::format("'{}' is not a dtype; there are: {}", excerpt(name),
+                              dtypes::kAnyOrPacked.to_string()));
   }
 
   Shape shape() {

@@ -71,10 +71,27 @@ class Printer {
       case FieldType::kEnum:
         enumerator(field.enum_names[size_t(std::get<int64_t>(v))]);
         break;
+      case FieldType::kDoubles:
+        list(std::get<std::vector<double>>(v), [](double x) { return print_double(x); });
+        break;
+      case FieldType::kTypes:
+        list(std::get<std::vector<TensorType>>(v),
+             [](const TensorType& t) { return t.to_string(); });
+        break;
     }
   }
 
  private:
+  template <class T, class Item>
+  void list(const std::vector<T>& values, const Item& item) {
+    out_ += '[';
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (i > 0) out_ += ", ";
+      out_ += item(values[i]);
+    }
+    out_ += ']';
+  }
+
   // Results are numbered through the graph: the number of each node's first one.
   static std::vector<uint64_t> first_handles(const Graph& g) {
     std::vector<uint64_t> first;

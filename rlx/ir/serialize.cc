@@ -128,6 +128,22 @@ class Writer {
       case FieldType::kEnum:
         tag(Tag::kEnum);
         return string(field.enum_names[size_t(std::get<int64_t>(v))]);
+      case FieldType::kDoubles: {
+        const auto& numbers = std::get<std::vector<double>>(v);
+        tag(Tag::kDoubles);
+        count(numbers.size());
+        return raw(numbers.data(), numbers.size() * sizeof(double));
+      }
+      case FieldType::kTypes: {
+        const auto& types = std::get<std::vector<TensorType>>(v);
+        tag(Tag::kTypes);
+        count(types.size());
+        for (const TensorType& t : types) {
+          string(to_string(t.dtype));
+          shape(t.shape);
+        }
+        return;
+      }
     }
   }
 

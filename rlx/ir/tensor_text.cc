@@ -198,7 +198,7 @@ bool from_base64(std::string_view text, std::span<uint8_t> bytes) {
 }
 
 void check_count(Lexer& in, size_t pos, int64_t count, DType dtype, int64_t& budget) {
-  const int64_t bytes = in.at(pos, [&] { return checked_mul(count, size_of(dtype)); });
+  const int64_t bytes = in.at(pos, [&] { return bytes_of(dtype, count); });
   if (bytes > budget) in.fail(pos, "the tensors of one text hold at most 2 GiB");
   budget -= bytes;
 }
@@ -279,7 +279,7 @@ Array parse_tensor(Lexer& in, int64_t& budget) {
     const size_t body_pos = in.skip();
     const std::string_view body = in.quoted();
     // Before memory is taken, so that a short text cannot ask for much.
-    const int64_t bytes = n * size_of(*dtype);
+    const int64_t bytes = bytes_of(*dtype, n);
     if (body.size() != size_t(bytes + 2) / 3 * 4) {
       in.fail(body_pos, fmt::format("{} bytes need {} base64 characters, there are {}", bytes,
                                     size_t(bytes + 2) / 3 * 4, body.size()));

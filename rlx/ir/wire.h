@@ -28,6 +28,8 @@ enum class Tag : uint8_t {
   kEnum = 11,
   kNullGraph = 12,
   kUndefinedArray = 13,
+  kDoubles = 14,
+  kTypes = 15,
 };
 
 }  // namespace rlx::wire

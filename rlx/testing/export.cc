@@ -50,7 +50,13 @@ std::string json(const Field& f, const FieldValue& v) {
       return std::get<Shape>(v).to_string();
     case FieldType::kEnum:
       return quoted(f.enum_names[size_t(std::get<int64_t>(v))]);
+    case FieldType::kDoubles: {
+      std::string s;
+      for (double x : std::get<std::vector<double>>(v)) s += (s.empty() ? "" : ", ") + json(x);
+      return "[" + s + "]";
+    }
     case FieldType::kArray:
+    case FieldType::kTypes:
     case FieldType::kGraph:
       return quoted("(not exported)");
   }
