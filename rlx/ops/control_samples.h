@@ -1,0 +1,48 @@
+// What the samples of control flow share: bodies.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "rlx/ir/builder.h"
+#include "rlx/ops/build.h"
+#include "rlx/ops/control.h"
+#include "rlx/ops/elementwise_samples.h"
+
+namespace rlx {
+
+using BodyFn = std::function<std::vector<Value>(Builder&, const std::vector<Value>&)>;
+
+inline GraphRef make_body(std::string name, const std::vector<TensorType>& inputs,
+                          const BodyFn& fn) {
+  Graph g(std::move(name));
+  Builder b(g);
+  std::vector<Value> values;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    values.push_back(input(b, fmt::format("in{}", i), inputs[i].dtype, inputs[i].shape));
+  }
+  const std::vector<Value> outputs = fn(b, values);
+  for (size_t i = 0; i < outputs.size(); ++i) g.add_output(fmt::format("out{}", i), outputs[i]);
+  return std::make_shared<const Graph>(std::move(g));
+}
+
+inline TensorType type_of(const SampleOperand& o) {
+  return {o.dtype, Shape(std::span<const int64_t>(o.shape))};
+}
+inline std::vector<TensorType> types_of(const std::vector<SampleOperand>& operands) {
+  std::vector<TensorType> types;
+  for (const SampleOperand& o : operands) types.push_back(type_of(o));
+  return types;
+}
+
+// A smooth function of two values of any one dtype, not symmetric, that stays small.
+inline Value mix(Builder& b, Value x, Value y) {
+  const DType t = b.dtype(x);
+  if (t == DType::kBool) return equal(b, x, y);
+  if (is_integer(t)) return sub(b, x, y);
+  if (is_complex(t)) return sub(b, x, mul(b, mul(b, x, y), 0.25));
+  return add(b, tanh(b, mul(b, x, y)), mul(b, y, 0.5));
+}
+
+}  // namespace rlx
