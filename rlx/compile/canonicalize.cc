@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "rlx/base/error.h"
+#include "rlx/compile/bodies.h"
 #include "rlx/compile/passes.h"
 #include "rlx/ir/leaf.h"
 #include "rlx/ir/rewrite.h"
@@ -106,6 +107,7 @@ Values simplify(Builder& b, const Node& n, std::span<const Value> v) {
     for (Value x : v) types.push_back(b.type(x));
     return inline_graph(b, expand_to_graph(*n.op, n.attrs, types), v, simplify);
   }
+  if (n.op->has(kControl)) return copy_with_bodies(b, n, v, canonicalize);
   if (n.op->has(kIdentity)) return std::vector{v[0]};
   if (n.op == &kBinaryOp) return simplify_binary(b, n, v);
   if (n.op == &kActivationOp) return simplify_activation(b, n, v);

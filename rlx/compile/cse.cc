@@ -1,5 +1,6 @@
 #include <unordered_map>
 
+#include "rlx/compile/bodies.h"
 #include "rlx/compile/passes.h"
 #include "rlx/ir/rewrite.h"
 
@@ -27,22 +28,25 @@ struct CallHash {
 
 Graph merge_common(const Graph& graph) {
   std::unordered_map<CallKey, std::vector<Value>, CallHash> seen;
-  return rewrite(graph,
-                 [&](Builder& b, const Node& n,
-                     std::span<const Value> operands) -> std::optional<std::vector<Value>> {
-                   CallKey key{n.op, n.attrs, {operands.begin(), operands.end()}};
-                   if (n.op->commutes && n.op->commutes(n.attrs) && key.operands.size() >= 2 &&
-                       key.operands[1] < key.operands[0]) {
-                     // a + b and b + a are one call only where swapping changes nothing, shapes
-                     // included.
-                     if (b.type(key.operands[0]) == b.type(key.operands[1])) {
-                       std::swap(key.operands[0], key.operands[1]);
-                     }
-                   }
-                   const auto [it, fresh] = seen.try_emplace(std::move(key));
-                   if (fresh) it->second = copy_node(b, n, operands);
-                   return it->second;
-                 });
+  const NodeRewrite merge = [&](Builder& b, const Node& given,
+                                std::span<const Value> operands) -> std::vector<Value> {
+    Node mapped;
+    if (given.op->has(kControl)) mapped = map_bodies(given, merge_common);
+    const Node& n = given.op->has(kControl) ? mapped : given;
+    CallKey key{n.op, n.attrs, {operands.begin(), operands.end()}};
+    if (n.op->commutes && n.op->commutes(n.attrs) && key.operands.size() >= 2 &&
+        key.operands[1] < key.operands[0]) {
+      // a + b and b + a are one call only where swapping changes nothing, shapes
+      // included.
+      if (b.type(key.operands[0]) == b.type(key.operands[1])) {
+        std::swap(key.operands[0], key.operands[1]);
+      }
+    }
+    const auto [it, fresh] = seen.try_emplace(std::move(key));
+    if (fresh) it->second = copy_node(b, n, operands);
+    return it->second;
+  };
+  return rewrite(graph, merge);
 }
 
 }  // namespace rlx

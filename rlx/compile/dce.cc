@@ -1,3 +1,4 @@
+#include "rlx/compile/bodies.h"
 #include "rlx/compile/passes.h"
 #include "rlx/ir/leaf.h"
 #include "rlx/ir/rewrite.h"
@@ -15,7 +16,8 @@ Graph drop_dead(const Graph& graph) {
     if (!live[id] && !is_signature) continue;
     std::vector<Value> operands;
     for (Value v : n.operands) operands.push_back(map[v.node][v.index]);
-    map[id] = copy_node(b, n, operands);
+    map[id] = n.op->has(kControl) ? copy_with_bodies(b, n, operands, drop_dead)
+                                  : copy_node(b, n, operands);
   }
   for (const Output& o : graph.outputs()) out.add_output(o.name, map[o.value.node][o.value.index]);
   for (const Update& u : graph.updates()) out.add_update(u.param, map[u.value.node][u.value.index]);

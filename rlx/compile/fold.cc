@@ -2,6 +2,7 @@
 
 #include "rlx/base/checked.h"
 #include "rlx/base/error.h"
+#include "rlx/compile/bodies.h"
 #include "rlx/compile/passes.h"
 #include "rlx/ir/leaf.h"
 #include "rlx/ir/rewrite.h"
@@ -59,9 +60,12 @@ std::vector<Array> evaluate(const FoldOptions& options, const Builder& b, const 
 Graph fold_constants(const Graph& graph, const FoldOptions& options) {
   if (!options.evaluate) return graph;
   int64_t total = 0;
+  GraphPass in_bodies;
+  // Loops are not run: they may not end.
   const NodeRewrite fold =
       [&](Builder& b, const Node& n,
           std::span<const Value> operands) -> std::optional<std::vector<Value>> {
+    if (n.op->has(kControl)) return copy_with_bodies(b, n, operands, in_bodies);
     const std::optional<int64_t> bytes = foldable(b, n, operands, options.max_bytes);
     if (!bytes || total + *bytes > options.max_total_bytes) return std::nullopt;
     total += *bytes;
@@ -69,6 +73,7 @@ Graph fold_constants(const Graph& graph, const FoldOptions& options) {
     for (const Array& a : evaluate(options, b, n, operands)) values.push_back(constant(b, a));
     return values;
   };
+  in_bodies = [&](const Graph& body) { return rewrite(body, fold); };
   return rewrite(graph, fold);
 }
 

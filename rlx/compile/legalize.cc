@@ -1,4 +1,5 @@
 #include "rlx/base/error.h"
+#include "rlx/compile/bodies.h"
 #include "rlx/compile/passes.h"
 #include "rlx/ir/rewrite.h"
 #include "rlx/ops/derive.h"
@@ -16,9 +17,19 @@ class Legalizer {
             std::vector<LegalizeNote>* notes)
       : kernels_(kernels), options_(options), notes_(notes) {}
 
+  Graph visit_all(const Graph& graph) {
+    return rewrite(graph, [&](Builder& b, const Node& n, std::span<const Value> operands) {
+      return visit(b, n, operands, 0);
+    });
+  }
+
+ private:
   std::optional<std::vector<Value>> visit(Builder& b, const Node& n,
                                           std::span<const Value> operands, int depth) {
     const RowClass cls = row_of(*n.op).cls;
+    if (n.op->has(kControl)) {
+      return copy_with_bodies(b, n, operands, [&](const Graph& body) { return visit_all(body); });
+    }
     if (cls == RowClass::kStructural) return std::nullopt;
     std::vector<TensorType> types;
     for (Value v : operands) types.push_back(b.type(v));
@@ -42,7 +53,6 @@ class Legalizer {
                         });
   }
 
- private:
   [[noreturn]] void refuse(const Node& n, std::span<const TensorType> types,
                            const std::string& reasons) const {
     std::string list;
@@ -88,10 +98,7 @@ const KernelEntry* select_entry(const KernelTable& kernels, const OpDef& op, con
 
 Graph legalize(const Graph& graph, const KernelTable& kernels, const LegalizeOptions& options,
                std::vector<LegalizeNote>* notes) {
-  Legalizer legalizer(kernels, options, notes);
-  return rewrite(graph, [&](Builder& b, const Node& n, std::span<const Value> operands) {
-    return legalizer.visit(b, n, operands, 0);
-  });
+  return Legalizer(kernels, options, notes).visit_all(graph);
 }
 
 }  // namespace rlx

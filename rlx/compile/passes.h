@@ -1,5 +1,5 @@
 // Graph passes, one file each. Every pass takes a graph and returns a new one with the same inputs,
-// params, outputs and updates.
+// params, outputs and updates, and does the same in the bodies of control flow.
 #pragma once
 
 #include <functional>

@@ -127,7 +127,7 @@ TEST(Coverage, TheTableNamesEveryKindOnce) {
   const std::string text = coverage_markdown(cpu_coverage());
   EXPECT_NE(text.find(cpu_coverage().summary()), std::string::npos);
   EXPECT_NE(text.find("| Softmax | Reduction | native | "), std::string::npos);
-  EXPECT_NE(text.find("- Control: Scan, ScanBackward"), std::string::npos);
+  EXPECT_NE(text.find("- Splat: GaussianSplatRender, "), std::string::npos);
 }
 
 }  // namespace
