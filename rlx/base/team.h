@@ -44,7 +44,7 @@ struct Team {
 
   alignas(detail::kCacheLine) std::atomic<int> arrived{0};
   std::atomic<int> sleepers{0};
-  // A control step's answer: written by one thread between two barriers, published by the second.
+  // A control step's answer: written between two barriers, published by the second.
   bool flag = false;
 
   alignas(detail::kCacheLine) std::atomic<uint32_t> published{0};  // phase << 2 | stop << 1 | flag
@@ -59,14 +59,20 @@ struct Team {
 
   // Waits until all threads have arrived. `phase` is the thread's own and starts at 0; every thread
   // must pass the same barriers until one says stop, and none afterwards.
-  BarrierResult barrier(uint64_t& phase) noexcept {
+  BarrierResult barrier(uint64_t& phase) noexcept { return barrier(phase, nullptr, nullptr); }
+
+  // The same; the last thread to arrive calls serial(arg) while the others wait. What it writes is
+  // seen by all, Team::flag and a failure included.
+  BarrierResult barrier(uint64_t& phase, void (*serial)(void*) noexcept, void* arg) noexcept {
     // Threads are at most one phase apart, so 30 bits of it are enough, whatever wraps.
     const uint32_t next = static_cast<uint32_t>(++phase) << 2;
     uint32_t word;
     if (width == 1) {
+      if (serial != nullptr) serial(arg);
       word = next | sample();
       published.store(word, std::memory_order_relaxed);
     } else if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == width) {
+      if (serial != nullptr) serial(arg);
       word = next | sample();
       arrived.store(0, std::memory_order_relaxed);
       // Sequentially consistent against `sleepers`: either the sleeper sees the word or we see it.

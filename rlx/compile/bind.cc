@@ -125,9 +125,12 @@ class Updates {
 
   // Whether the step may read operand i from the very memory that it writes.
   bool in_place(const DraftStep& step, size_t i, uint32_t result_buffer) const {
-    return i < 32 && (step.entry->in_place >> i & 1) && step.results[0].buffer == result_buffer &&
-           is_whole(draft_, step.operands[i]) &&
-           step.operands[i].desc.dims == step.results[0].desc.dims;
+    for (size_t r = 0; r < step.results.size(); ++r) {
+      if (step.results[r].buffer != result_buffer) continue;
+      return may_overwrite(step, i, r) && is_whole(draft_, step.operands[i]) &&
+             step.operands[i].desc.dims == step.results[r].desc.dims;
+    }
+    return false;
   }
 
   void copy_at_end(const Draft::Update& u) {

@@ -2,10 +2,13 @@
 
 #include "rlx/base/checked.h"
 #include "rlx/base/error.h"
+#include "rlx/ops/control.h"
 
 namespace rlx {
 
 RLX_USE_OP(Copy);
+RLX_USE_OP(While);
+RLX_USE_OP(Scan);
 
 uint32_t Draft::add_buffer(StorageKind kind, uint32_t index, DType dtype, int64_t elements) {
   const auto id = uint32_t(buffers.size());
@@ -41,6 +44,16 @@ bool is_whole(const Draft& draft, const DraftView& view) {
   const DraftBuffer& b = draft.buffers[view.buffer];
   return view.offset == 0 && view.desc.dtype == b.dtype && view.desc.is_dense() &&
          view.desc.num_elements() == b.elements;
+}
+
+bool may_overwrite(const DraftStep& step, size_t operand, size_t result) {
+  if (!step.op->has(kControl)) {
+    return result == 0 && operand < 32 && (step.entry->in_place >> operand & 1);
+  }
+  size_t carries = 0;
+  if (step.op == &kWhileOp) carries = size_t(step.attrs.as<WhileAttrs>().num_carries);
+  if (step.op == &kScanOp) carries = size_t(step.attrs.as<ScanAttrs>().num_carries);
+  return operand == result && operand < carries;
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,12 +31,15 @@ struct DraftView {
   bool used() const { return buffer != kNone; }
 };
 
+struct ControlDraft;
+
 struct DraftStep {
   const OpDef* op = nullptr;
   Attrs attrs;
   std::string label;
   const KernelEntry* entry = nullptr;
   PreparedKernel kernel;
+  std::shared_ptr<ControlDraft> control;  // of a control step, once it is prepared
   std::vector<DraftView> operands, results;
   bool inserted = false;
 };
@@ -67,6 +71,10 @@ BufferUses uses_of(const Draft& draft);
 
 // True if the view covers its whole buffer in row-major order.
 bool is_whole(const Draft& draft, const DraftView& view);
+
+// Whether the step may write this result into the memory of this operand (same type and layout):
+// kernels that say so, and the carries of loops.
+bool may_overwrite(const DraftStep& step, size_t operand, size_t result);
 
 // A Copy step: the entry of the device's Copy list that fits. `why` names it in errors.
 DraftStep make_copy(const KernelTable& kernels, const DraftView& from, const DraftView& to,

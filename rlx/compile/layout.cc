@@ -233,7 +233,7 @@ class Layout {
       step.operands.push_back(use_copy ? copy_of(n.operands[i], n.label) : v.view);
     }
     for (ValueInfo& v : info.values) {
-      if (v.used) {
+      if (v.used || n.op->has(kControl)) {  // bodies write all of their outputs
         const uint32_t buffer =
             draft_.add_buffer(StorageKind::kArena, 0, v.desc.dtype, v.desc.num_elements());
         v.view = {buffer, 0, v.desc};

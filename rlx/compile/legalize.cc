@@ -1,5 +1,6 @@
 #include "rlx/base/error.h"
 #include "rlx/compile/bodies.h"
+#include "rlx/compile/control.h"
 #include "rlx/compile/passes.h"
 #include "rlx/ir/rewrite.h"
 #include "rlx/ops/derive.h"
@@ -77,6 +78,7 @@ const KernelEntry* select_entry(const KernelTable& kernels, const OpDef& op, con
   const auto note = [&](std::string_view entry, std::string_view why) {
     if (reasons) *reasons += fmt::format("{}{}: {}", reasons->empty() ? "" : "; ", entry, why);
   };
+  if (op.has(kControl)) return &kControlEntry;
   const KernelList* list = kernels.find(op);
   if (!list || list->entries.empty()) {
     note(kernels.name(), "has no kernel for this op");

@@ -7,6 +7,7 @@
 
 #include "rlx/base/checked.h"
 #include "rlx/base/error.h"
+#include "rlx/compile/control.h"
 
 namespace rlx {
 namespace {
@@ -244,6 +245,9 @@ class Finish {
     for (uint32_t i = 0; i < plan.constants.size(); ++i) {
       if (!ids_.contains({StorageKind::kConstant, i})) plan.constants[i] = Array();
     }
+    for (size_t s = 0; s < draft_.steps.size(); ++s) {
+      if (draft_.steps[s].control) link_bodies(plan, s, *draft_.steps[s].control);
+    }
   }
 
  private:
@@ -331,36 +335,44 @@ class Finish {
 
 }  // namespace
 
+namespace {
+
+void share_result(Draft& draft, const BufferUses& uses, uint32_t s, size_t r) {
+  DraftStep& step = draft.steps[s];
+  const DraftView& result = step.results[r];
+  if (!result.used()) return;
+  DraftBuffer& to = draft.buffers[result.buffer];
+  if (to.kind != StorageKind::kArena || !is_whole(draft, result) || to.bytes == 0 ||
+      uses.writers[result.buffer].size() != 1) {
+    return;
+  }
+  const auto may_take = [&](size_t i) {
+    const DraftView& v = step.operands[i];
+    return may_overwrite(step, i, r) && v.desc.dtype == result.desc.dtype &&
+           v.desc.dims == result.desc.dims && is_whole(draft, v);
+  };
+  for (size_t i = 0; i < step.operands.size(); ++i) {
+    const uint32_t b = step.operands[i].buffer;
+    if (draft.buffers[b].kind != StorageKind::kArena || !may_take(i)) continue;
+    // All reads of the memory must be over, or be this step's in the same order.
+    bool last = true;
+    for (uint32_t reader : uses.readers[b]) last &= reader <= s;
+    for (size_t j = 0; j < step.operands.size(); ++j) {
+      if (step.operands[j].buffer == b) last &= may_take(j);
+    }
+    if (!last) continue;
+    to.owner = draft.buffers[b].owner;
+    ++draft.plan.counts.in_place;
+    break;
+  }
+}
+
+}  // namespace
+
 void share_in_place(Draft& draft) {
   const BufferUses uses = uses_of(draft);
   for (uint32_t s = 0; s < draft.steps.size(); ++s) {
-    DraftStep& step = draft.steps[s];
-    if (!step.entry->in_place || step.results.empty() || !step.results[0].used()) continue;
-    const DraftView& result = step.results[0];
-    DraftBuffer& to = draft.buffers[result.buffer];
-    if (to.kind != StorageKind::kArena || !is_whole(draft, result) || to.bytes == 0 ||
-        uses.writers[result.buffer].size() != 1) {
-      continue;
-    }
-    const auto may_take = [&](size_t i) {
-      const DraftView& v = step.operands[i];
-      return i < 32 && (step.entry->in_place >> i & 1) && v.desc.dtype == result.desc.dtype &&
-             v.desc.dims == result.desc.dims && is_whole(draft, v);
-    };
-    for (size_t i = 0; i < step.operands.size(); ++i) {
-      const uint32_t b = step.operands[i].buffer;
-      if (draft.buffers[b].kind != StorageKind::kArena || !may_take(i)) continue;
-      // All reads of the memory must be over, or be this step's in the same order.
-      bool last = true;
-      for (uint32_t r : uses.readers[b]) last &= r <= s;
-      for (size_t j = 0; j < step.operands.size(); ++j) {
-        if (step.operands[j].buffer == b) last &= may_take(j);
-      }
-      if (!last) continue;
-      to.owner = draft.buffers[b].owner;
-      ++draft.plan.counts.in_place;
-      break;
-    }
+    for (size_t r = 0; r < draft.steps[s].results.size(); ++r) share_result(draft, uses, s, r);
   }
 }
 

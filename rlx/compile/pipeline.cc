@@ -2,6 +2,7 @@
 
 #include "rlx/base/error.h"
 #include "rlx/compile/bind.h"
+#include "rlx/compile/control.h"
 #include "rlx/compile/layout.h"
 #include "rlx/compile/memory.h"
 #include "rlx/compile/out_of_memory.h"
@@ -51,26 +52,31 @@ std::shared_ptr<const Plan> compile(const Graph& static_graph, const KernelTable
   std::vector<LegalizeNote> notes;
   const Graph graph = Passes(static_graph, kernels, options).run(notes);
 
+  Plan plan = plan_legal_graph(graph, kernels, options);
+  plan.notes = std::move(notes);
+  const MemoryEstimate estimate = plan.estimate(options.threads);
+  if (options.memory_limit >= 0 && estimate.total() > options.memory_limit) {
+    fail(ErrorKind::kDevice, "the plan of '{}' needs more than the limit of {} bytes: {}",
+         plan.name, options.memory_limit, estimate.to_string());
+  }
+  return std::make_shared<const Plan>(std::move(plan));
+}
+
+}  // namespace
+
+Plan plan_legal_graph(const Graph& graph, const KernelTable& kernels,
+                      const CompileOptions& options) {
   Draft draft = lay_out(graph, kernels, options);
-  draft.plan.notes = std::move(notes);
   bind_outputs(draft, kernels, !options.guard_zones);
   fill_concat_slots(draft, kernels);
   bind_updates(draft, kernels, !options.guard_zones);
   const uint32_t commit_step = order_steps(draft);
   share_in_place(draft);
-  prepare_steps(draft, options);
+  prepare_steps(draft, kernels, options);
   place_buffers(draft, options.guard_zones);
-  make_segments(draft.plan, commit_step);
-
-  const MemoryEstimate estimate = draft.plan.estimate(options.threads);
-  if (options.memory_limit >= 0 && estimate.total() > options.memory_limit) {
-    fail(ErrorKind::kDevice, "the plan of '{}' needs more than the limit of {} bytes: {}",
-         draft.plan.name, options.memory_limit, estimate.to_string());
-  }
-  return std::make_shared<const Plan>(std::move(draft.plan));
+  make_segments(draft.plan, uint32_t(draft.steps.size()), commit_step);
+  return std::move(draft.plan);
 }
-
-}  // namespace
 
 std::shared_ptr<const Plan> compile_plan(const Graph& static_graph, const KernelTable& kernels,
                                          const CompileOptions& options) {

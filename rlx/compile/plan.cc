@@ -7,7 +7,8 @@ namespace rlx {
 namespace {
 
 std::string_view to_string(StorageKind kind) {
-  constexpr std::string_view kNames[] = {"arena", "input", "output", "param", "constant", "packed"};
+  constexpr std::string_view kNames[] = {"arena",    "input",  "output", "param",
+                                         "constant", "packed", "slice"};
   return kNames[size_t(kind)];
 }
 
@@ -30,7 +31,9 @@ std::string place_text(const Plan& plan, const PlanView& v) {
       break;
     case StorageKind::kConstant:
     case StorageKind::kPacked:
-      text = fmt::format("{}{}", to_string(s.kind), s.index);
+    case StorageKind::kSlice:
+      text = fmt::format("{}{}", to_string(s.kind),
+                         s.kind == StorageKind::kSlice ? v.storage : s.index);
       break;
   }
   if (s.kind == StorageKind::kArena || v.offset != 0) text += fmt::format("+{}", v.offset);
@@ -41,20 +44,60 @@ std::string view_text(const Plan& plan, const PlanView& v) {
   return place_text(plan, v) + " " + to_string(v.desc);
 }
 
-void print_step(const Plan& plan, size_t index, bool costs, std::string& out) {
-  const PlanStep& step = plan.steps[index];
-  std::string results, operands;
-  for (const PlanView& v : step.results) {
-    results += (results.empty() ? "" : ", ") + view_text(plan, v);
+class Printer {
+ public:
+  Printer(const Plan& plan, const PlanPrintOptions& options, std::string& out)
+      : plan_(plan), options_(options), out_(out) {}
+
+  void segments(const std::vector<Segment>& segments, uint32_t commit, size_t depth) {
+    for (size_t i = 0; i < segments.size(); ++i) {
+      const Segment& s = segments[i];
+      if (s.barrier_before) line(depth, "barrier");
+      line(depth, fmt::format("{}{}", s.serial ? "serial" : "parallel",
+                              i >= commit ? " writes params" : ""));
+      for (uint32_t step = s.begin; step < s.end; ++step) print(step, depth + 1);
+    }
   }
-  for (const PlanView& v : step.operands) {
-    operands += (operands.empty() ? "" : ", ") + view_text(plan, v);
+
+ private:
+  void line(size_t depth, std::string_view text) {
+    out_.append(2 * depth, ' ');
+    out_ += text;
+    out_ += '\n';
   }
-  out += fmt::format("    {}: {} = {}({})", index, results, step.entry->name, operands);
-  if (step.kernel.scratch_bytes > 0) out += fmt::format(" scratch arena+{}", step.scratch_offset);
-  if (costs) out += fmt::format(" {:.0f} ns", step.kernel.nanoseconds);
-  out += '\n';
-}
+
+  void print(uint32_t index, size_t depth) {
+    const PlanStep& step = plan_.steps[index];
+    std::string results, operands;
+    for (const PlanView& v : step.results) {
+      results += (results.empty() ? "" : ", ") + view_text(plan_, v);
+    }
+    for (const PlanView& v : step.operands) {
+      operands += (operands.empty() ? "" : ", ") + view_text(plan_, v);
+    }
+    const std::string_view name = step.control ? step.op->name : step.entry->name;
+    std::string text = fmt::format("{}: {} = {}({})", index, results, name, operands);
+    if (step.kernel.scratch_bytes > 0)
+      text += fmt::format(" scratch arena+{}", step.scratch_offset);
+    if (options_.costs) text += fmt::format(" {:.0f} ns", step.kernel.nanoseconds);
+    line(depth, text);
+    if (step.control) bodies(*step.control, depth + 1);
+  }
+
+  void bodies(const PlanControl& control, size_t depth) {
+    constexpr std::string_view kNames[3][2] = {
+        {"then", "else"}, {"condition", "body"}, {"body", ""}};
+    for (size_t i = 0; i < control.bodies.size(); ++i) {
+      line(depth, kNames[size_t(control.kind)][i]);
+      const std::vector<Segment>& body = plan_.bodies[control.bodies[i]].segments;
+      segments(body, uint32_t(body.size()), depth + 1);
+    }
+  }
+
+  const Plan& plan_;
+  const PlanPrintOptions& options_;
+  std::string& out_;
+};
 
 }  // namespace
 
@@ -114,15 +157,7 @@ std::string to_string(const Plan& plan, const PlanPrintOptions& options) {
       fmt::format("  arena {} bytes, {} alive at most\n", plan.arena_bytes, plan.counts.live_bytes);
   for (const std::string& d : plan.decisions) out += "  layout " + d + '\n';
   for (const LegalizeNote& n : plan.notes) out += fmt::format("  {} {}\n", n.op, n.text);
-  for (size_t i = 0; i < plan.segments.size(); ++i) {
-    const Segment& s = plan.segments[i];
-    if (s.barrier_before) out += "  barrier\n";
-    out += fmt::format("  {}{}\n", s.serial ? "serial" : "parallel",
-                       i >= plan.commit_segment ? " writes params" : "");
-    for (uint32_t step = s.begin; step < s.end; ++step) {
-      print_step(plan, step, options.costs, out);
-    }
-  }
+  Printer(plan, options, out).segments(plan.segments, plan.commit_segment, 1);
   return out;
 }
 

@@ -23,11 +23,12 @@ enum class StorageKind : uint8_t {
   kParam,     // the session's weight store
   kConstant,  // the plan's own
   kPacked,    // a packed form of a param, in the weight store
+  kSlice,     // one slice of a loop's operand or result: bound by its control step
 };
 
 struct Storage {
   StorageKind kind = StorageKind::kArena;
-  uint32_t index = 0;  // into Plan::inputs, outputs, params, constants or packed
+  uint32_t index = 0;  // into Plan::inputs, outputs, params, constants or packed; else 0
   int64_t bytes = 0;
 };
 
@@ -39,24 +40,52 @@ struct PlanView {
   bool used() const { return storage != kNone; }
 };
 
+// What a control step does around its bodies. Carries live in the memory of the step's results.
+struct PlanControl {
+  enum class Kind : uint8_t { kIf, kWhile, kScan };
+  // A storage of the body that lies at first + index * bytes of an operand (or result).
+  struct Slice {
+    uint32_t storage = 0;
+    uint32_t position = 0;
+    bool of_result = false;
+    int64_t bytes = 0;
+  };
+  Kind kind = Kind::kIf;
+  // Into Plan::bodies. kIf: taken on true, on false; kWhile: condition, body; kScan: body.
+  std::vector<uint32_t> bodies;
+  uint32_t carries = 0;   // operand i is copied to result i first, unless they share memory
+  int64_t max_trips = 0;  // kWhile: the bound; kScan: the length
+  bool reverse = false;   // kScan: the index runs downwards
+  PlanView predicate;     // kIf, kWhile: a bool
+  PlanView index;         // kScan: an i64 that the step writes before each trip
+  std::vector<Slice> slices;
+};
+
 struct PlanStep {
   const OpDef* op = nullptr;
   Attrs attrs;
   std::string label;
   const KernelEntry* entry = nullptr;
-  PreparedKernel kernel;
+  PreparedKernel kernel;  // of a control step: no phases, an estimate of its time
+  std::shared_ptr<const PlanControl> control;  // null: a kernel
   std::vector<PlanView> operands, results;
   int64_t scratch_offset = 0;  // in the arena, if the kernel wants scratch
   double flops = 0, bytes = 0;
   bool inserted = false;  // a Copy that the graph does not contain
 };
 
-// Steps [begin, end). A serial segment is run by whichever thread comes first, without barriers
+// Steps [begin, end). A control step whose bodies hold shared segments stands alone in a segment
+// that is not serial. A serial segment is run by whichever thread comes first, without barriers
 // inside; any other segment is one step whose chunks all threads share.
 struct Segment {
   uint32_t begin = 0, end = 0;
   bool serial = false;
   bool barrier_before = false;
+};
+
+// The steps that a control step runs, maybe many times.
+struct PlanBody {
+  std::vector<Segment> segments;
 };
 
 struct PlanTensor {
@@ -105,8 +134,9 @@ struct Plan {
   std::vector<Array> constants;
   std::vector<PackedParam> packed;
   std::vector<Storage> storages;
-  std::vector<PlanStep> steps;
+  std::vector<PlanStep> steps;  // the plan's own first, then those of bodies
   std::vector<Segment> segments;
+  std::vector<PlanBody> bodies;
   // From this segment on the run writes params: it is no longer cancelled. segments.size() if none.
   uint32_t commit_segment = 0;
   int64_t arena_bytes = 0;

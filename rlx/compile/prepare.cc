@@ -3,6 +3,7 @@
 #include <map>
 
 #include "rlx/base/error.h"
+#include "rlx/compile/control.h"
 #include "rlx/compile/memory.h"
 
 namespace rlx {
@@ -10,7 +11,8 @@ namespace {
 
 class Prepare {
  public:
-  Prepare(Draft& draft, const CompileOptions& options) : draft_(draft), options_(options) {}
+  Prepare(Draft& draft, const KernelTable& kernels, const CompileOptions& options)
+      : draft_(draft), kernels_(kernels), options_(options) {}
 
   void run() {
     for (DraftStep& step : draft_.steps) {
@@ -26,6 +28,7 @@ class Prepare {
 
  private:
   void prepare(DraftStep& step) {
+    if (step.op->has(kControl)) return prepare_control(step, draft_, kernels_, options_);
     std::vector<TensorDesc> operands, results;
     std::vector<uint8_t> used;
     for (const DraftView& v : step.operands) operands.push_back(v.desc);
@@ -109,6 +112,7 @@ class Prepare {
   }
 
   Draft& draft_;
+  const KernelTable& kernels_;
   const CompileOptions& options_;
   std::map<uint32_t, Array> params_;
   std::map<std::pair<uint32_t, std::string>, uint32_t> packed_;  // buffer and key -> packed buffer
@@ -116,6 +120,8 @@ class Prepare {
 
 }  // namespace
 
-void prepare_steps(Draft& draft, const CompileOptions& options) { Prepare(draft, options).run(); }
+void prepare_steps(Draft& draft, const KernelTable& kernels, const CompileOptions& options) {
+  Prepare(draft, kernels, options).run();
+}
 
 }  // namespace rlx

@@ -7,6 +7,6 @@ namespace rlx {
 
 // Fills DraftStep::kernel. Packed constants become constants of the plan; packed params are listed
 // in Plan::packed, for the weight store to make.
-void prepare_steps(Draft& draft, const CompileOptions& options);
+void prepare_steps(Draft& draft, const KernelTable& kernels, const CompileOptions& options);
 
 }  // namespace rlx

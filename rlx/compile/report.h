@@ -18,6 +18,7 @@ struct Report {
     bool vector = false;     // hand-vectorized kernel
     bool serial = false;     // not shared between threads
     bool inserted = false;   // a copy that the graph does not contain
+    int depth = 0;           // of bodies around it; flops, bytes and time are those of one trip
   };
   std::vector<Row> rows;
   std::vector<LegalizeNote> notes;  // decomposed calls

@@ -201,7 +201,13 @@ Access access_of(const Plan& plan, const PlanStep& step) {
   return a;
 }
 
-bool is_serial(const PlanStep& step) {
+bool is_serial(const Plan& plan, const PlanStep& step) {
+  if (step.control) {
+    const auto serial = [](const Segment& s) { return s.serial; };
+    return std::ranges::all_of(step.control->bodies, [&](uint32_t body) {
+      return std::ranges::all_of(plan.bodies[body].segments, serial);
+    });
+  }
   if (step.kernel.nanoseconds < kSerialNanoseconds) return true;
   return std::all_of(step.kernel.phases.begin(), step.kernel.phases.end(),
                      [](const Phase& p) { return p.chunks <= 1; });
@@ -209,11 +215,12 @@ bool is_serial(const PlanStep& step) {
 
 class Segmenter {
  public:
-  Segmenter(Plan& plan, uint32_t commit_step) : plan_(plan), commit_step_(commit_step) {}
+  Segmenter(Plan& plan, uint32_t own_steps, uint32_t commit_step)
+      : plan_(plan), own_steps_(own_steps), commit_step_(commit_step) {}
 
   void run() {
     plan_.segments.clear();
-    for (uint32_t s = 0; s < plan_.steps.size(); ++s) add(s);
+    for (uint32_t s = 0; s < own_steps_; ++s) add(s);
     plan_.commit_segment = uint32_t(plan_.segments.size());
     for (uint32_t i = 0; i < plan_.segments.size(); ++i) {
       if (plan_.segments[i].begin == commit_step_) plan_.commit_segment = i;
@@ -224,7 +231,7 @@ class Segmenter {
   void add(uint32_t s) {
     const PlanStep& step = plan_.steps[s];
     Access access = access_of(plan_, step);
-    const bool serial = is_serial(step);
+    const bool serial = is_serial(plan_, step);
     const double ns = step.kernel.nanoseconds;
     const bool commit = s == commit_step_;
     const bool needs_current = current_.conflicts(access);
@@ -243,14 +250,14 @@ class Segmenter {
       earlier_.add(current_);
     }
     // The barriers between a step's phases order all that came before as well.
-    if (!serial && step.kernel.phases.size() > 1) earlier_ = {};
+    if (!serial && (step.control || step.kernel.phases.size() > 1)) earlier_ = {};
     plan_.segments.push_back({s, s + 1, serial, barrier});
     current_ = std::move(access);
     current_ns_ = ns;
   }
 
   Plan& plan_;
-  const uint32_t commit_step_;
+  const uint32_t own_steps_, commit_step_;
   Access earlier_;  // since the last barrier, without the last segment
   Access current_;  // of the last segment
   double current_ns_ = 0;
@@ -279,6 +286,8 @@ uint32_t order_steps(Draft& draft) {
   return uint32_t(std::count(commit.begin(), commit.end(), 0));
 }
 
-void make_segments(Plan& plan, uint32_t commit_step) { Segmenter(plan, commit_step).run(); }
+void make_segments(Plan& plan, uint32_t own_steps, uint32_t commit_step) {
+  Segmenter(plan, own_steps, commit_step).run();
+}
 
 }  // namespace rlx

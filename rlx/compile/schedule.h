@@ -18,7 +18,8 @@ uint32_t order_steps(Draft& draft);
 
 // Cuts the final steps of the plan into segments and sets barriers between segments that touch the
 // same bytes (read after write, write after read, write after write; in-place results and arena
-// reuse count). `commit_step`: the first step of the part that writes params.
-void make_segments(Plan& plan, uint32_t commit_step);
+// reuse count). `own_steps`: those that are not in bodies. `commit_step`: the first step of the
+// part that writes params.
+void make_segments(Plan& plan, uint32_t own_steps, uint32_t commit_step);
 
 }  // namespace rlx

@@ -1,5 +1,6 @@
 // Runs a plan: every thread of the team walks the list of segments. Chunks are claimed from
-// counters, one per phase, so whoever is free takes the next one.
+// counters, one per phase, so whoever is free takes the next one. Before each trip of a control
+// step the last thread at a barrier decides whether there is one, and binds its slices.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -26,7 +27,7 @@ class CpuRunner final : public Runner {
  public:
   explicit CpuRunner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
     build_table();
-    build_segments();
+    build_bodies();
   }
 
   void bind(uint32_t storage, void* base) override {
@@ -50,9 +51,7 @@ class CpuRunner final : public Runner {
     cancel_ = cancel;
     if (!plan_->guards.empty()) poison();
     threads = std::min({threads, useful_threads_, scratch_threads_});
-    if (threads > 1) {
-      for (uint32_t i = 0; i < num_counters_; ++i) counters_[i].store(0, std::memory_order_relaxed);
-    }
+    if (threads > 1) reset_counters(main_);
     // Barriers do not look at the caller's flag: it must not stop a run that writes params.
     return executor.run(
         std::max(threads, 1), nullptr,
@@ -76,27 +75,44 @@ class CpuRunner final : public Runner {
     void* const* operands = nullptr;
     void* const* results = nullptr;
     void* const* scratch = nullptr;
+    uint32_t control = kNone;  // into controls_
   };
   struct Part {  // a segment
     uint32_t begin = 0, end = 0;
     uint32_t counter = 0;  // the first one; a serial segment has one, others one per phase
     bool serial = false;
     bool barrier_before = false;
+    bool control = false;  // a control step that the threads walk together
+  };
+  // The whole plan, or the body of a control step.
+  struct Body {
+    std::vector<Part> parts;
+    uint32_t first_counter = 0, end_counter = 0;
+  };
+  struct Control {
+    const PlanControl* plan = nullptr;
+    std::vector<int64_t> carry_bytes;
+    void* const* word = nullptr;  // address of the predicate or index
+    // Of the loop that is running; written by one thread between two barriers.
+    int64_t trips = 0;
+    const Body* body = nullptr;
   };
   // A thread on its way through the plan.
   struct Walker {
     Team& team;
     void* thread_scratch;
     uint64_t phase = 0;
-    bool failed = false;  // skips work, but never a barrier
+    bool failed = false;   // skips work, but never a barrier
+    bool commits = false;  // this part of the plan writes params
   };
+  static constexpr uint32_t kNone = ~uint32_t(0);
 
   // --- Setup
 
   void build_table() {
     const Plan& plan = *plan_;
     size_t size = 0;
-    for (const PlanStep& s : plan.steps) size += s.operands.size() + s.results.size() + 1;
+    for (const PlanStep& s : plan.steps) size += s.operands.size() + s.results.size() + 2;
     table_.assign(size, nullptr);
     std::vector<std::vector<Slot>> by_storage(plan.storages.size());
     uint32_t next = 0;
@@ -115,6 +131,13 @@ class CpuRunner final : public Runner {
       for (const PlanView& v : s.results) add(v.storage, v.offset);
       step.scratch = &table_[next];
       add(s.kernel.scratch_bytes > 0 ? 0 : PlanView::kNone, s.scratch_offset);
+      if (s.control) {
+        step.control = uint32_t(controls_.size());
+        controls_.push_back(control_of(s, &table_[next]));
+        const PlanView& word =
+            s.control->kind == PlanControl::Kind::kScan ? s.control->index : s.control->predicate;
+        add(word.storage, word.offset);
+      }
       steps_.push_back(step);
     }
     first_slot_.push_back(0);
@@ -124,34 +147,66 @@ class CpuRunner final : public Runner {
     }
   }
 
-  void build_segments() {
+  static Control control_of(const PlanStep& step, void* const* word) {
+    Control control;
+    control.plan = step.control.get();
+    control.word = word;
+    for (uint32_t i = 0; i < control.plan->carries; ++i) {
+      control.carry_bytes.push_back(
+          byte_size(step.results[i].desc.dtype, step.results[i].desc.dims));
+    }
+    return control;
+  }
+
+  void build_bodies() {
     const Plan& plan = *plan_;
-    int64_t width = 0;  // threads that can work between two barriers
-    double ns = 0, parallel_ns = 0;
+    bodies_.resize(plan.bodies.size());
+    Use use;
+    for (uint32_t i = 0; i < plan.bodies.size(); ++i) {
+      bodies_[i] = make_body(plan.bodies[i].segments, use);
+    }
+    main_ = make_body(plan.segments, use);
+    useful_threads_ = int(std::min<int64_t>(use.width, 1 << 16));
+    if (use.parallel_ns < kParallelNanoseconds) useful_threads_ = 1;
+    counters_ = std::make_unique<std::atomic<int64_t>[]>(num_counters_);
+  }
+
+  // How much of the plan threads can share.
+  struct Use {
+    int64_t width = 1;  // threads that can work between two barriers
+    double parallel_ns = 0;
+  };
+
+  Body make_body(const std::vector<Segment>& segments, Use& use) {
+    Body body;
+    body.first_counter = num_counters_;
+    int64_t width = 0;
+    double ns = 0;
     const auto close = [&] {
-      if (width > 1) parallel_ns += ns;
-      useful_threads_ = int(std::max<int64_t>(useful_threads_, std::min<int64_t>(width, 1 << 16)));
+      if (width > 1) use.parallel_ns += ns;
+      use.width = std::max(use.width, width);
       width = 0;
       ns = 0;
     };
-    commit_step_ = uint32_t(plan.steps.size());
-    for (uint32_t i = 0; i < plan.segments.size(); ++i) {
-      const Segment& s = plan.segments[i];
-      if (i >= plan.commit_segment) commit_step_ = std::min(commit_step_, s.begin);
-      parts_.push_back({s.begin, s.end, num_counters_, s.serial, s.barrier_before});
+    for (const Segment& s : segments) {
+      const bool control = !s.serial && steps_[s.begin].control != kNone;
+      body.parts.push_back({s.begin, s.end, num_counters_, s.serial, s.barrier_before, control});
       if (s.barrier_before) close();
       int64_t chunks = 1;
       for (uint32_t step = s.begin; step < s.end; ++step) {
-        ns += plan.steps[step].kernel.nanoseconds;
+        const PreparedKernel& kernel = plan_->steps[step].kernel;
+        ns += kernel.nanoseconds;
         if (s.serial) continue;
-        for (const Phase& p : plan.steps[step].kernel.phases) chunks = std::max(chunks, p.chunks);
+        for (const Phase& p : kernel.phases) chunks = std::max(chunks, p.chunks);
       }
+      // The estimate of a loop is that of all trips; what can be shared in one is known by now.
+      if (control) use.parallel_ns += plan_->steps[s.begin].kernel.nanoseconds;
       width += chunks;
       num_counters_ += s.serial ? 1 : steps_[s.begin].num_phases;
     }
     close();
-    if (parallel_ns < kParallelNanoseconds) useful_threads_ = 1;
-    counters_ = std::make_unique<std::atomic<int64_t>[]>(num_counters_);
+    body.end_counter = num_counters_;
+    return body;
   }
 
   // --- Run
@@ -159,42 +214,71 @@ class CpuRunner final : public Runner {
   void walk(Team& team, int thread) noexcept {
     Walker w{team,
              thread_scratch_ ? thread_scratch_ + thread * plan_->thread_scratch_bytes : nullptr};
-    if (team.width == 1) {
-      work(w, 0, uint32_t(steps_.size()));
-      return;
-    }
-    for (const Part& part : parts_) {
-      if (part.barrier_before && team.barrier(w.phase).stop) return;
-      if (part.serial) {
-        if (counters_[part.counter].fetch_add(1, std::memory_order_relaxed) == 0) {
-          work(w, part.begin, part.end);
-        }
-      } else if (!share(w, part)) {
-        return;
-      }
+    const uint32_t commit = plan_->commit_segment;
+    for (uint32_t i = 0; i < main_.parts.size(); ++i) {
+      w.commits = i >= commit;
+      if (!take_part(w, main_.parts[i])) return;
     }
   }
 
-  // Steps [begin, end) by this thread alone.
-  void work(Walker& w, uint32_t begin, uint32_t end) noexcept {
+  // All threads of the team together. False: leave the run.
+  bool walk(Walker& w, const Body& body) noexcept {
+    return std::ranges::all_of(body.parts, [&](const Part& part) { return take_part(w, part); });
+  }
+
+  bool take_part(Walker& w, const Part& part) noexcept {
+    if (w.team.width == 1) {
+      work(w, part);
+      return !w.failed;
+    }
+    if (part.barrier_before && w.team.barrier(w.phase).stop) return false;
+    if (part.control) return share_control(w, part.begin);
+    if (!part.serial) return share(w, part);
+    if (counters_[part.counter].fetch_add(1, std::memory_order_relaxed) == 0) work(w, part);
+    return true;
+  }
+
+  // By this thread alone.
+  void work(Walker& w, const Part& part) noexcept {
     if (w.failed) return;
-    uint32_t s = begin;
     try {
-      for (; s < end; ++s) {
-        const Step& step = steps_[s];
-        const StepArgs args = args_of(w, step);
-        before(s);
-        for (uint32_t p = 0; p < step.num_phases; ++p) {
-          const Phase& phase = step.phases[p];
-          for (int64_t c = 0; c < phase.chunks; ++c) {
-            if (c > 0) before(s);
-            phase.run(step.state, args, c);
-          }
-        }
-        check_guards();
-      }
+      for (uint32_t s = part.begin; s < part.end; ++s) execute(w, s);
     } catch (...) {
-      fail(w, s);
+      w.failed = true;
+      w.team.fail();
+    }
+  }
+
+  // One step by this thread alone; throws with the step's op and label in front.
+  void execute(Walker& w, uint32_t s) {
+    const Step& step = steps_[s];
+    try {
+      if (step.control != kNone) {
+        run_control(w, s);
+      } else {
+        run_phases(w, step);
+      }
+      check_guards();
+    } catch (...) {
+      rethrow_as_error(plan_->steps[s]);
+    }
+  }
+
+  void execute(Walker& w, const Body& body) {
+    for (const Part& part : body.parts) {
+      for (uint32_t s = part.begin; s < part.end; ++s) execute(w, s);
+    }
+  }
+
+  void run_phases(Walker& w, const Step& step) {
+    const StepArgs args = args_of(w, step);
+    before(w);
+    for (uint32_t p = 0; p < step.num_phases; ++p) {
+      const Phase& phase = step.phases[p];
+      for (int64_t c = 0; c < phase.chunks; ++c) {
+        if (c > 0) before(w);
+        phase.run(step.state, args, c);
+      }
     }
   }
 
@@ -211,7 +295,7 @@ class CpuRunner final : public Runner {
         for (;;) {
           const int64_t c = next.fetch_add(1, std::memory_order_relaxed);
           if (c >= phase.chunks || w.team.failed.load(std::memory_order_relaxed)) break;
-          before(part.begin);
+          before(w);
           phase.run(step.state, args, c);
         }
         check_guards();
@@ -222,13 +306,98 @@ class CpuRunner final : public Runner {
     return true;
   }
 
+  // --- Control steps
+
+  void run_control(Walker& w, uint32_t s) {
+    for (const Body* body = first_body(w, s); body; body = next_body(w, s)) execute(w, *body);
+  }
+
+  // All threads together: whoever arrives last decides what comes next, then all walk it.
+  bool share_control(Walker& w, uint32_t s) noexcept {
+    const Control& control = controls_[steps_[s].control];
+    for (Turn turn{*this, w, s, true};; turn.first = false) {
+      const auto take = [](void* t) noexcept { static_cast<Turn*>(t)->take(); };
+      const BarrierResult result = w.team.barrier(w.phase, take, &turn);
+      if (result.stop) return false;
+      if (!result.flag) return true;
+      if (!walk(w, *control.body)) return false;
+      if (control.plan->kind == PlanControl::Kind::kIf) return true;
+    }
+  }
+
+  struct Turn {
+    CpuRunner& runner;
+    Walker& w;
+    uint32_t step;
+    bool first;
+
+    void take() noexcept {
+      const Body* body = nullptr;
+      if (!w.team.failed.load(std::memory_order_relaxed)) {
+        try {
+          body = first ? runner.first_body(w, step) : runner.next_body(w, step);
+        } catch (...) {
+          runner.fail(w, step);
+        }
+      }
+      if (body) runner.reset_counters(*body);
+      runner.controls_[runner.steps_[step].control].body = body;
+      w.team.flag = body != nullptr;
+    }
+  };
+
+  void reset_counters(const Body& body) noexcept {
+    for (uint32_t i = body.first_counter; i < body.end_counter; ++i) {
+      counters_[i].store(0, std::memory_order_relaxed);
+    }
+  }
+
+  // The branch that is taken, or the first trip of a loop; null: none.
+  const Body* first_body(Walker& w, uint32_t s) {
+    const Step& step = steps_[s];
+    Control& control = controls_[step.control];
+    if (control.plan->kind == PlanControl::Kind::kIf) {
+      before(w);
+      return &bodies_[control.plan->bodies[*static_cast<const bool*>(*control.word) ? 0 : 1]];
+    }
+    for (size_t i = 0; i < control.carry_bytes.size(); ++i) {
+      if (step.results[i] != step.operands[i] && control.carry_bytes[i] > 0) {
+        std::memcpy(step.results[i], step.operands[i], size_t(control.carry_bytes[i]));
+      }
+    }
+    control.trips = 0;
+    return next_body(w, s);
+  }
+
+  const Body* next_body(Walker& w, uint32_t s) {
+    Control& control = controls_[steps_[s].control];
+    const PlanControl& plan = *control.plan;
+    if (plan.kind == PlanControl::Kind::kIf || control.trips == plan.max_trips) return nullptr;
+    before(w);
+    if (plan.kind == PlanControl::Kind::kWhile) {
+      execute(w, bodies_[plan.bodies[0]]);
+      if (!*static_cast<const bool*>(*control.word)) return nullptr;
+      ++control.trips;
+      return &bodies_[plan.bodies[1]];
+    }
+    const int64_t index = plan.reverse ? plan.max_trips - 1 - control.trips : control.trips;
+    *static_cast<int64_t*>(*control.word) = index;
+    for (const PlanControl::Slice& slice : plan.slices) {
+      void* const first =
+          (slice.of_result ? steps_[s].results : steps_[s].operands)[slice.position];
+      bind(slice.storage, static_cast<std::byte*>(first) + index * slice.bytes);
+    }
+    ++control.trips;
+    return &bodies_[plan.bodies[0]];
+  }
+
   StepArgs args_of(const Walker& w, const Step& step) const {
     return {step.operands, step.results, *step.scratch, w.thread_scratch};
   }
 
   // Samples the caller's flag; from the first write of a param on the run goes through.
-  void before(uint32_t step) {
-    if (step >= commit_step_) {
+  void before(const Walker& w) {
+    if (w.commits) {
       if (!wrote_params_.load(std::memory_order_relaxed)) {
         wrote_params_.store(true, std::memory_order_relaxed);
       }
@@ -282,10 +451,11 @@ class CpuRunner final : public Runner {
   std::vector<Slot> slots_;           // grouped by storage
   std::vector<uint32_t> first_slot_;  // of each storage, and the end
   std::vector<Step> steps_;
-  std::vector<Part> parts_;
+  std::vector<Control> controls_;
+  std::vector<Body> bodies_;  // as Plan::bodies
+  Body main_;
   std::unique_ptr<std::atomic<int64_t>[]> counters_;
   uint32_t num_counters_ = 0;
-  uint32_t commit_step_ = 0;
   int useful_threads_ = 1;
   std::byte* arena_ = nullptr;
   std::byte* thread_scratch_ = nullptr;
