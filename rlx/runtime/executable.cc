@@ -124,6 +124,7 @@ struct Instance {
       const uint32_t index = p.storages[s].index;
       switch (p.storages[s].kind) {
         case StorageKind::kArena:
+        case StorageKind::kSlice:
           break;
         case StorageKind::kInput:
           inputs[index] = s;
