@@ -57,7 +57,11 @@ Value compare(Builder& b, CompareKind kind, Value x, Value y);  // bool
 Value equal(Builder& b, Value x, Value y);
 Value less(Builder& b, Value x, Value y);
 Value where(Builder& b, Value condition, Value x, Value y);
+Value fma(Builder& b, Value x, Value y, Value z);  // x y + z, rounded once
 Value stop_gradient(Builder& b, Value x);
+// One call for a chain of elementwise ops; see rlx/ops/elementwise_region.h.
+std::vector<Value> elementwise_region(Builder& b, GraphRef body, std::span<const Value> operands,
+                                      bool strict_rounding = false);
 
 // Shape (ops/shape_ops.cc, ops/concat.cc)
 Value reshape(Builder& b, Value x, Shape shape);

@@ -66,6 +66,12 @@ Graph expand_wide(const OpDef& op, const Attrs& attrs, std::span<const TensorTyp
   return out;
 }
 
+// A body fixes the dtypes of its inputs, so its rounding is the op's own business.
+bool has_body(const OpDef& op) {
+  return std::any_of(op.fields->fields.begin(), op.fields->fields.end(),
+                     [](const Field& f) { return f.type == FieldType::kGraph; });
+}
+
 }  // namespace
 
 Graph expand_to_graph(const OpDef& op, const Attrs& attrs, std::span<const TensorType> operands) {
@@ -73,7 +79,7 @@ Graph expand_to_graph(const OpDef& op, const Attrs& attrs, std::span<const Tenso
     fail(ErrorKind::kUnsupported, "{} is a primitive: it has no decomposition", op.name);
   const bool half = std::any_of(operands.begin(), operands.end(),
                                 [](const TensorType& t) { return is_half(t.dtype); });
-  if (!half) return expand_wide(op, attrs, operands);
+  if (!half || has_body(op)) return expand_wide(op, attrs, operands);
   std::vector<TensorType> wide(operands.begin(), operands.end());
   for (TensorType& t : wide) {
     if (is_half(t.dtype)) t.dtype = DType::kF32;

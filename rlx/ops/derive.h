@@ -9,7 +9,7 @@
 namespace rlx {
 
 // The call in terms of kinds above its own in ops.def (one level), as a graph of its own: inputs
-// are the operands, outputs the results. 16-bit floats are cast to f32 before and back once after.
+// are the operands, outputs the results. 16-bit floats are cast to f32 before and back once after, but for ops with a body.
 // Throws Error(kUnsupported) if the op is a primitive.
 Graph expand_to_graph(const OpDef& op, const Attrs& attrs, std::span<const TensorType> operands);
 
