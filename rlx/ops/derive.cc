@@ -5,6 +5,7 @@
 #include "rlx/base/error.h"
 #include "rlx/ir/leaf.h"
 #include "rlx/ir/rewrite.h"
+#include "rlx/ops/body.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/rules.h"
 
@@ -178,6 +179,29 @@ std::vector<Value> reverse_sweep(Builder& b, std::span<const Value> outputs,
     result.push_back(v.node < end && !cot[v.node].empty() ? cot[v.node][v.index] : Value{});
   }
   return result;
+}
+
+GraphRef pullback(const Graph& graph, std::span<const size_t> wrt, std::span<const size_t> of) {
+  std::vector<Value> leaves;
+  for (size_t i : wrt) leaves.push_back(graph.inputs()[i]);
+  const Graph prepared = expand_for_vjp(graph, leaves);
+  BodyWriter body("pullback");
+  Builder& b = body.builder();
+  std::vector<Value> arguments;
+  for (Value v : prepared.inputs()) arguments.push_back(body.add_input(prepared.type(v)));
+  std::vector<Value> cotangents;
+  for (size_t i : of) {
+    cotangents.push_back(body.add_input(prepared.type(prepared.outputs()[i].value)));
+  }
+  const std::vector<Value> results = inline_graph(b, prepared, arguments);
+  std::vector<Value> outputs, inputs;
+  for (size_t i : of) outputs.push_back(results[i]);
+  for (size_t i : wrt) inputs.push_back(arguments[i]);
+  const std::vector<Value> gradients = reverse_sweep(b, outputs, cotangents, inputs);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    body.add_output(gradients[i].valid() ? gradients[i] : zeros_like(b, inputs[i]));
+  }
+  return body.take();
 }
 
 }  // namespace rlx

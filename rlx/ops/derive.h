@@ -9,7 +9,8 @@
 namespace rlx {
 
 // The call in terms of kinds above its own in ops.def (one level), as a graph of its own: inputs
-// are the operands, outputs the results. 16-bit floats are cast to f32 before and back once after, but for ops with a body.
+// are the operands, outputs the results. 16-bit floats are cast to f32 before and back once after,
+// unless the op has bodies: these say where to round.
 // Throws Error(kUnsupported) if the op is a primitive.
 Graph expand_to_graph(const OpDef& op, const Attrs& attrs, std::span<const TensorType> operands);
 
@@ -24,5 +25,10 @@ Graph expand_for_vjp(const Graph& graph, std::span<const Value> wrt);
 // the cotangents of wrt, invalid where zero.
 std::vector<Value> reverse_sweep(Builder& b, std::span<const Value> outputs,
                                  std::span<const Value> cotangents, std::span<const Value> wrt);
+
+// The pullback of a graph without params, as a body: inputs are those of the graph, then cotangents
+// of the outputs listed in `of`; outputs are the cotangents of the inputs listed in `wrt`, zeros
+// where they are independent. All listed ones are differentiable.
+GraphRef pullback(const Graph& graph, std::span<const size_t> wrt, std::span<const size_t> of);
 
 }  // namespace rlx
