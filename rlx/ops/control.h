@@ -41,6 +41,9 @@ struct ScanAttrs {
 // The body is there, has no params and updates, and takes inputs of these types.
 void check_body(const GraphRef& body, std::string_view what, std::span<const TensorType> inputs);
 std::vector<TensorType> output_types(const Graph& body);
+// Result types of a Scan.
+std::vector<TensorType> infer_scan_results(const ScanAttrs& a,
+                                           std::span<const TensorType> operands);
 // The type with a leading axis of that size; and without its leading axis.
 TensorType stacked(TensorType type, const Dim& length);
 TensorType slice_of(TensorType type);

@@ -45,4 +45,41 @@ inline Value mix(Builder& b, Value x, Value y) {
   return add(b, tanh(b, mul(b, x, y)), mul(b, y, 0.5));
 }
 
+inline const TensorType kIndexType{DType::kI64, {}};
+
+struct ScanParts {
+  std::vector<SampleOperand> carries, captures, xs;
+  int64_t length = 0;
+  bool reverse = false;
+  int64_t checkpoints = 0;
+};
+
+inline Attrs scan_attrs(const OpDef& op, const ScanParts& p, const BodyFn& fn) {
+  ScanAttrs a;
+  std::vector<TensorType> inputs{kIndexType};
+  for (const auto* list : {&p.carries, &p.captures}) {
+    for (const SampleOperand& o : *list) inputs.push_back(type_of(o));
+  }
+  for (const SampleOperand& o : p.xs) inputs.push_back(slice_of(type_of(o)));
+  a.body = make_body("body", inputs, fn);
+  a.num_carries = int64_t(p.carries.size());
+  a.num_captures = int64_t(p.captures.size());
+  a.length = p.length;
+  a.reverse = p.reverse;
+  a.checkpoints = p.checkpoints;
+  return Attrs::of(op.fields, std::move(a));
+}
+
+// c = f(f(c, x), y); y_out = f(c, x), for one carry c, one capture y, one x.
+inline const BodyFn kScanStep = [](Builder& b, const std::vector<Value>& v) {
+  const Value y = mix(b, v[1], v[3]);
+  return std::vector{mix(b, y, v[2]), y};
+};
+
+inline ScanParts simple_scan(DType t, int64_t length, const Dims& shape) {
+  Dims with_length = shape;
+  with_length.insert(with_length.begin(), length);
+  return {{{t, shape}}, {{t, shape}}, {{t, with_length}}, length};
+}
+
 }  // namespace rlx

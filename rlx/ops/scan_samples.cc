@@ -8,33 +8,8 @@ RLX_USE_OP(Scan);
 
 namespace {
 
-const TensorType kIndex{DType::kI64, {}};
-
-struct Parts {
-  std::vector<SampleOperand> carries, captures, xs;
-  int64_t length = 0;
-  bool reverse = false;
-  int64_t checkpoints = 0;
-};
-
-Attrs scan_attrs(const Parts& p, const BodyFn& fn) {
-  ScanAttrs a;
-  std::vector<TensorType> inputs{kIndex};
-  for (const auto* list : {&p.carries, &p.captures}) {
-    for (const SampleOperand& o : *list) inputs.push_back(type_of(o));
-  }
-  for (const SampleOperand& o : p.xs) inputs.push_back(slice_of(type_of(o)));
-  a.body = make_body("body", inputs, fn);
-  a.num_carries = int64_t(p.carries.size());
-  a.num_captures = int64_t(p.captures.size());
-  a.length = p.length;
-  a.reverse = p.reverse;
-  a.checkpoints = p.checkpoints;
-  return Attrs::of(kScanOp.fields, std::move(a));
-}
-
-Sample scan_sample(std::string name, const Parts& p, const BodyFn& fn) {
-  Sample s{std::move(name), scan_attrs(p, fn), {}};
+Sample scan_sample(std::string name, const ScanParts& p, const BodyFn& fn) {
+  Sample s{std::move(name), scan_attrs(kScanOp, p, fn), {}};
   for (const auto* list : {&p.carries, &p.captures, &p.xs}) {
     s.operands.insert(s.operands.end(), list->begin(), list->end());
   }
@@ -44,51 +19,39 @@ Sample scan_sample(std::string name, const Parts& p, const BodyFn& fn) {
   return s;
 }
 
-// c = f(f(c, x), y); y_out = f(c, x), for one carry c, one capture y, one x.
-const BodyFn kStep = [](Builder& b, const std::vector<Value>& v) {
-  const Value y = mix(b, v[1], v[3]);
-  return std::vector{mix(b, y, v[2]), y};
-};
-
-Parts simple(DType t, int64_t length, const Dims& shape) {
-  Dims with_length = shape;
-  with_length.insert(with_length.begin(), length);
-  return {{{t, shape}}, {{t, shape}}, {{t, with_length}}, length};
-}
-
 void add_dtypes(std::vector<Sample>& list) {
   for (DType t : members(dtypes::kAny)) {
-    Parts p = simple(t, 5, {3});
-    list.push_back(scan_sample(std::string(to_string(t)), p, kStep));
+    ScanParts p = simple_scan(t, 5, {3});
+    list.push_back(scan_sample(std::string(to_string(t)), p, kScanStep));
     p.reverse = true;
-    list.push_back(scan_sample(fmt::format("{}_reverse", to_string(t)), p, kStep));
+    list.push_back(scan_sample(fmt::format("{}_reverse", to_string(t)), p, kScanStep));
   }
 }
 
 void add_lengths(std::vector<Sample>& list) {
   for (const int64_t length : {0, 1, 2, 7}) {
-    Parts p = simple(DType::kF64, length, {2});
-    list.push_back(scan_sample(fmt::format("length_{}", length), p, kStep));
+    ScanParts p = simple_scan(DType::kF64, length, {2});
+    list.push_back(scan_sample(fmt::format("length_{}", length), p, kScanStep));
   }
-  list.push_back(scan_sample("empty_elements", simple(DType::kF32, 3, {0, 2}), kStep));
-  list.push_back(scan_sample("scalars", simple(DType::kF32, 4, {}), kStep));
-  list.push_back(scan_sample("large", simple(DType::kF32, 3, {1033}), kStep));
-  list.push_back(scan_sample("long", simple(DType::kI64, 1031, {}), kStep));
+  list.push_back(scan_sample("empty_elements", simple_scan(DType::kF32, 3, {0, 2}), kScanStep));
+  list.push_back(scan_sample("scalars", simple_scan(DType::kF32, 4, {}), kScanStep));
+  list.push_back(scan_sample("large", simple_scan(DType::kF32, 3, {1033}), kScanStep));
+  list.push_back(scan_sample("long", simple_scan(DType::kI64, 1031, {}), kScanStep));
 }
 
 void add_checkpoints(std::vector<Sample>& list) {
   for (const bool reverse : {false, true}) {
     for (const int64_t k : {1, 3, 7, 9}) {  // 3 leaves a tail of one step; 9 are more than steps
-      Parts p = simple(DType::kF64, 7, {2});
+      ScanParts p = simple_scan(DType::kF64, 7, {2});
       p.checkpoints = k;
       p.reverse = reverse;
       list.push_back(
-          scan_sample(fmt::format("checkpoints_{}{}", k, reverse ? "_reverse" : ""), p, kStep));
+          scan_sample(fmt::format("checkpoints_{}{}", k, reverse ? "_reverse" : ""), p, kScanStep));
     }
   }
-  Parts none = simple(DType::kF64, 0, {2});
+  ScanParts none = simple_scan(DType::kF64, 0, {2});
   none.checkpoints = 2;
-  list.push_back(scan_sample("checkpoints_of_nothing", none, kStep));
+  list.push_back(scan_sample("checkpoints_of_nothing", none, kScanStep));
 }
 
 // Each part left out; results that are inputs; the index as a value.
@@ -119,7 +82,7 @@ void add_parts(std::vector<Sample>& list) {
 
 // A recurrent cell: products with captured weights, two carries of different dtypes.
 void add_cells(std::vector<Sample>& list) {
-  Parts p;
+  ScanParts p;
   p.carries = {{DType::kF64, {2, 3}}, {DType::kI32, {}, integers(0, 9)}};
   p.captures = {{DType::kF64, {3, 3}}, {DType::kF64, {4, 3}}, {DType::kF64, {3}}};
   p.xs = {{DType::kF64, {5, 2, 4}}, {DType::kI32, {5}, integers(0, 9)}};
@@ -139,8 +102,8 @@ void add_cells(std::vector<Sample>& list) {
 // A Scan over rows in a Scan over blocks, with an If inside that skips odd steps.
 void add_nested(std::vector<Sample>& list) {
   const DType f = DType::kF64;
-  Parts inner{{{f, {2}}}, {{f, {2}}}, {{f, {3, 2}}}, 3};
-  const Attrs inner_attrs = scan_attrs(inner, [](Builder& b, const std::vector<Value>& v) {
+  ScanParts inner{{{f, {2}}}, {{f, {2}}}, {{f, {3, 2}}}, 3};
+  const Attrs inner_attrs = scan_attrs(kScanOp, inner, [](Builder& b, const std::vector<Value>& v) {
     const TensorType t{DType::kF64, {2}};
     const Value half = mul(b, binary(b, BinaryKind::kBitAnd, v[0], scalar(b, DType::kI64, 1)), 1);
     const Value even = equal(b, half, scalar(b, DType::kI64, 0));
@@ -153,7 +116,7 @@ void add_nested(std::vector<Sample>& list) {
     const Value next = b.call1(kIfOp, Attrs::of(kIfOp.fields, branches), {even, v[1], v[2], v[3]});
     return std::vector{next, next};
   });
-  Parts outer{{{f, {2}}}, {{f, {2}}}, {{f, {2, 3, 2}}}, 2};
+  ScanParts outer{{{f, {2}}}, {{f, {2}}}, {{f, {2, 3, 2}}}, 2};
   list.push_back(scan_sample("nested", outer, [&](Builder& b, const std::vector<Value>& v) {
     return b.call(kScanOp, inner_attrs, {v[1], v[2], v[3]});
   }));
@@ -174,11 +137,11 @@ std::vector<WrongCall> wrong_calls() {
   const TensorType c{DType::kF32, {3}}, x{DType::kF32, {5, 3}};
   const std::vector<TensorType> operands{c, c, x};
   const auto changed = [&](const auto& change) {
-    ScanAttrs a = scan_attrs(simple(DType::kF32, 5, {3}), kStep).as<ScanAttrs>();
+    ScanAttrs a = scan_attrs(kScanOp, simple_scan(DType::kF32, 5, {3}), kScanStep).as<ScanAttrs>();
     change(a);
     return Attrs::of(kScanOp.fields, std::move(a));
   };
-  const std::vector<TensorType> inputs{kIndex, c, c, c};
+  const std::vector<TensorType> inputs{kIndexType, c, c, c};
   const auto with_body = [&](const BodyFn& fn) {
     return changed([&](ScanAttrs& a) { a.body = make_body("body", inputs, fn); });
   };
