@@ -36,6 +36,17 @@ inline std::vector<TensorType> types_of(const std::vector<SampleOperand>& operan
   return types;
 }
 
+// A tolerance for `steps` of arithmetic on values of about `magnitude`: each rounds to the dtype of
+// the operands, which for 16-bit floats is far coarser than the sums that tolerances are made for.
+inline void allow_steps(Sample& s, int64_t steps, double magnitude) {
+  s.reduction = steps;
+  s.scale = magnitude;
+  for (const SampleOperand& o : s.operands) {
+    if (o.dtype == DType::kF16) s.scale = magnitude * 0x1p13;
+    if (o.dtype == DType::kBF16) s.scale = magnitude * 0x1p16;
+  }
+}
+
 // A smooth function of two values of any one dtype, not symmetric, that stays small.
 inline Value mix(Builder& b, Value x, Value y) {
   const DType t = b.dtype(x);

@@ -20,8 +20,7 @@ Sample if_sample(std::string name, SampleOperand chosen, std::vector<SampleOpera
                  const BodyFn& then_fn, const BodyFn& else_fn) {
   Sample s{std::move(name), if_attrs(types_of(captures), then_fn, else_fn), {std::move(chosen)}};
   for (SampleOperand& o : captures) s.operands.push_back(std::move(o));
-  s.extra_ulps = 16;
-  s.scale = 4;
+  allow_steps(s, 8, 8);
   return s;
 }
 

@@ -18,9 +18,7 @@ Sample backward_sample(const OpDef& op, std::string name, const ScanParts& p, co
   for (const TensorType& t : results) {
     if (is_differentiable(t.dtype)) s.operands.push_back({t.dtype, t.shape.static_dims(), {}});
   }
-  s.reduction = p.length;
-  s.extra_ulps = 64;
-  s.scale = 16;
+  allow_steps(s, 8 * std::max<int64_t>(1, p.length), 32);
   return s;
 }
 

@@ -13,9 +13,7 @@ Sample scan_sample(std::string name, const ScanParts& p, const BodyFn& fn) {
   for (const auto* list : {&p.carries, &p.captures, &p.xs}) {
     s.operands.insert(s.operands.end(), list->begin(), list->end());
   }
-  s.reduction = p.length;
-  s.extra_ulps = 64;
-  s.scale = 8;
+  allow_steps(s, 4 * std::max<int64_t>(1, p.length), 16);
   return s;
 }
 

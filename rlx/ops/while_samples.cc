@@ -34,8 +34,7 @@ Sample while_sample(std::string name, SampleOperand left, SampleOperand x, Sampl
   Sample s{std::move(name),
            Attrs::of(kWhileOp.fields, counted(type_of(x), type_of(y), fn, max_iterations)),
            {std::move(left), std::move(x), std::move(y)}};
-  s.extra_ulps = 64;
-  s.scale = 8;
+  allow_steps(s, 16, 32);
   return s;
 }
 
