@@ -17,7 +17,10 @@ void Team::fail() noexcept {
 uint32_t Team::await(uint32_t next) noexcept {
   constexpr uint32_t kPhase = ~uint32_t{3};
   uint32_t word;
-  detail::SpinWait spin(detail::kWaitNs);
+  // On a crowded processor a yield gives a whole time slice away, whereas a sleeper is preferred
+  // when it wakes.
+  const bool crowded = preempted.load(std::memory_order_relaxed);
+  detail::SpinWait spin(crowded ? detail::kPauseNs : detail::kWaitNs);
   while (((word = published.load(std::memory_order_acquire)) & kPhase) != next) {
     if (spin.again()) continue;
     sleepers.fetch_add(1, std::memory_order_seq_cst);
@@ -27,6 +30,7 @@ uint32_t Team::await(uint32_t next) noexcept {
     sleepers.fetch_sub(1, std::memory_order_relaxed);
     break;
   }
+  if (spin.preempted()) preempted.store(true, std::memory_order_relaxed);
   return word;
 }
 

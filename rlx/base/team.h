@@ -44,6 +44,7 @@ struct Team {
 
   alignas(detail::kCacheLine) std::atomic<int> arrived{0};
   std::atomic<int> sleepers{0};
+  std::atomic<bool> preempted{false};  // a waiting thread was kept from its processor
   // A control step's answer: written between two barriers, published by the second.
   bool flag = false;
 

@@ -95,7 +95,8 @@ struct ThreadPool::Worker {
     if (signal.exchange(kReady, std::memory_order_acq_rel) == kParked) detail::wake_all(signal);
   }
 
-  void await_end() noexcept {
+  // True if the caller lost its processor meanwhile.
+  bool await_end() noexcept {
     detail::SpinWait spin(detail::kWaitNs);
     uint32_t seen;
     while ((seen = signal.load(std::memory_order_acquire)) == kReady || seen == kAwaited) {
@@ -104,6 +105,7 @@ struct ThreadPool::Worker {
         detail::sleep_while(signal, kAwaited);
       }
     }
+    return spin.preempted();
   }
 
   // Returns kReady (or kAwaited) or kExit.
@@ -151,7 +153,11 @@ struct ThreadPool::Fork {
 };
 
 ThreadPool& ThreadPool::shared() {
-  static ThreadPool* const pool = new ThreadPool(default_width() - 1);
+  static ThreadPool* const pool = [] {
+    auto* made = new ThreadPool(default_width() - 1);
+    made->set_avoid_crowds(true);
+    return made;
+  }();
   return *pool;
 }
 
@@ -181,6 +187,12 @@ void ThreadPool::set_park_immediately(bool on) noexcept {
   linger_ns_.store(on ? 0 : detail::kLingerNs, std::memory_order_relaxed);
 }
 
+void ThreadPool::set_avoid_crowds(bool on) noexcept {
+  avoid_crowds_.store(on, std::memory_order_relaxed);
+  alone_until_.store(0, std::memory_order_relaxed);
+  alone_ns_.store(0, std::memory_order_relaxed);
+}
+
 int ThreadPool::run(int max_width, const std::atomic<bool>* cancel, TeamBody body, void* arg) {
   if (max_width < 1) {
     throw Error(ErrorKind::kUser, "thread pool: the maximal width of a run is " +
@@ -198,7 +210,7 @@ int ThreadPool::run(int max_width, const std::atomic<bool>* cancel, TeamBody bod
   }
 
   const uint32_t forks = forks_;
-  Worker* const gang = gather(team, admit(max_width));
+  Worker* const gang = gather(team, admit(crowded() ? 1 : max_width));
   int thread = 0;
   for (Worker* w = gang; w != nullptr; w = w->next) w->begin(team, body, arg, ++thread);
   {
@@ -217,13 +229,32 @@ int ThreadPool::run(int max_width, const std::atomic<bool>* cancel, TeamBody bod
   }
   for (Worker* w = gang; w != nullptr;) {
     Worker* const next = w->next;  // whoever claims the worker next writes its link
-    w->await_end();
+    if (w->await_end()) team.preempted.store(true, std::memory_order_relaxed);
     w->release();
     w = next;
   }
+  if (team.preempted.load(std::memory_order_relaxed)) note_crowd();
   active_.fetch_sub(team.width, std::memory_order_release);
   team.finish();
   return team.width;
+}
+
+bool ThreadPool::crowded() const noexcept {
+  const int64_t until = alone_until_.load(std::memory_order_relaxed);
+  return until != 0 && detail::now_ns() < until;
+}
+
+// Every wide run that is held up costs some ten milliseconds, so the time until the next try
+// doubles if the last try came to the same.
+void ThreadPool::note_crowd() noexcept {
+  if (!avoid_crowds_.load(std::memory_order_relaxed)) return;
+  constexpr int64_t kFirstNs = 10'000'000, kLongestNs = 640'000'000;
+  const int64_t now = detail::now_ns();
+  const int64_t last = alone_ns_.load(std::memory_order_relaxed);
+  const bool recurs = now - alone_until_.load(std::memory_order_relaxed) < last;
+  const int64_t next = recurs ? std::min(2 * last, kLongestNs) : kFirstNs;
+  alone_ns_.store(next, std::memory_order_relaxed);
+  alone_until_.store(now + next, std::memory_order_relaxed);
 }
 
 // Counts the caller in, and as many workers as the pool has to spare; returns the latter.

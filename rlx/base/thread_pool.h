@@ -32,6 +32,9 @@ class Executor {
 // - A run takes a worker only while fewer than workers() + 1 threads are in runs, callers included:
 //   concurrent callers share the processors, and whoever comes when all are taken runs alone.
 // - A run from inside a body has width 1.
+// - On a machine that others use too, threads that meet at barriers wait for whoever of them lost
+//   its processor, so that two threads may take many times as long as one. The shared pool notices
+//   this and lets the next runs go alone, for 10 ms at first and for longer when it recurs.
 // - An idle worker keeps its processor for a moment, because the next run usually follows at once,
 //   then sleeps. Nothing is allocated per run.
 // - Every thread of a body has the default floating-point modes (round to nearest, subnormals
@@ -65,6 +68,10 @@ class ThreadPool final : public Executor {
   // some 10 to 25 microseconds).
   void set_park_immediately(bool on) noexcept;
 
+  // Whether runs go alone for a while after one was held up by other processes. Only the shared
+  // pool starts with it: whoever makes a pool wants its threads.
+  void set_avoid_crowds(bool on) noexcept;
+
  private:
   struct Worker;
   struct Fork;
@@ -72,6 +79,8 @@ class ThreadPool final : public Executor {
   static void* work(void* worker) noexcept;
 
   int admit(int max_width) noexcept;
+  bool crowded() const noexcept;
+  void note_crowd() noexcept;
   Worker* gather(Team& team, int wanted) noexcept;
   bool start(Worker& worker) noexcept;
   void forget_workers() noexcept;
@@ -80,6 +89,9 @@ class ThreadPool final : public Executor {
   std::unique_ptr<Worker[]> slots_;
   std::atomic<int64_t> linger_ns_;
   std::atomic<int> started_{0};
+  std::atomic<bool> avoid_crowds_{false};
+  std::atomic<int64_t> alone_until_{0};  // nanoseconds of the steady clock
+  std::atomic<int64_t> alone_ns_{0};     // how long the last such time was
   uint32_t forks_ = 0;          // forks that this pool has lived through, as seen in the child
   ThreadPool* next_ = nullptr;  // list of all pools, for fork
   ThreadPool* prev_ = nullptr;

@@ -25,6 +25,7 @@ inline constexpr size_t kCacheLine = 64;
 inline constexpr int64_t kPauseNs = 4'000;    // a waiting thread keeps its processor this long
 inline constexpr int64_t kWaitNs = 100'000;   // a wait inside a run sleeps after this time
 inline constexpr int64_t kLingerNs = 80'000;  // an idle worker sleeps after this time
+inline constexpr int64_t kLostNs = 200'000;   // a processor away this long runs somebody else
 
 inline void pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
@@ -34,7 +35,14 @@ inline void pause() noexcept {
 #endif
 }
 
-// Bounds a spin loop: `while (not yet) if (!spin.again()) sleep`.
+inline int64_t now_ns() noexcept {
+  static_assert(std::chrono::steady_clock::period::den == 1'000'000'000);
+  return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+// Bounds a spin loop: `while (not yet) if (!spin.again()) sleep`. A thread that spins looks at the
+// clock every microsecond or so; a look that comes much later than that shows that other threads,
+// mostly other processes', compete for the processor.
 class SpinWait {
  public:
   explicit SpinWait(int64_t limit_ns) noexcept : limit_ns_(limit_ns) {}
@@ -48,20 +56,25 @@ class SpinWait {
       pause();
       if (++count_ % kPausesPerLook != 0) return true;
     }
-    const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
-    if (start_ == 0) start_ = now;
+    const int64_t now = now_ns();
+    if (start_ == 0) start_ = last_ = now;
+    preempted_ |= now - last_ > kLostNs;
+    last_ = now;
     yielding_ = now - start_ >= kPauseNs;
     return now - start_ < limit_ns_;
   }
 
+  bool preempted() const noexcept { return preempted_; }
+
  private:
   static constexpr uint32_t kPausesPerLook = 32;
-  static_assert(std::chrono::steady_clock::period::den == 1'000'000'000);
 
   int64_t limit_ns_;
   int64_t start_ = 0;
+  int64_t last_ = 0;
   uint32_t count_ = 0;
   bool yielding_ = false;
+  bool preempted_ = false;
 };
 
 // Sleeps while `word` holds `value`; may return early, so callers loop.
