@@ -18,8 +18,7 @@ using Bytes = std::vector<std::byte>;
 
 // Files that NumPy 2 wrote; tests/data/npy/README.md says how.
 std::string data_file(const std::string& name) {
-  return std::filesystem::path(__FILE__).parent_path().parent_path() / "data" / "npy" /
-         (name + ".npy");
+  return std::filesystem::path(RLX_SOURCE_FOLDER) / "tests" / "data" / "npy" / (name + ".npy");
 }
 
 std::string message(const std::function<void()>& f, ErrorKind kind) {

@@ -17,9 +17,7 @@ namespace rlx {
 namespace {
 
 std::string documentation() {
-  const auto path =
-      std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "docs";
-  const auto bytes = read_file(path / "text-format.md");
+  const auto bytes = read_file(std::filesystem::path(RLX_SOURCE_FOLDER) / "docs/text-format.md");
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
