@@ -24,8 +24,8 @@ class Dim {
   Dim() = default;
   // Any integer; throws if it does not fit int64_t. Sizes convert on purpose.
   template <std::integral T>
-  requires(!std::same_as<T, bool>) Dim(T value)
-      : value_(int64_t(value)) {  // NOLINT(google-explicit-constructor)
+  requires(!std::same_as<T, bool>) Dim(T value)  // NOLINT(google-explicit-constructor)
+      : value_(int64_t(value)) {
     if (!std::in_range<int64_t>(value)) too_large();
   }
   // A named size; names are [A-Za-z_][A-Za-z0-9_]*.
