@@ -32,7 +32,7 @@ std::string message(const std::function<void()>& f, ErrorKind kind) {
   return "";
 }
 
-Bytes npy(std::string header, size_t data_bytes, int major = 1) {
+Bytes npy(const std::string& header, size_t data_bytes, int major = 1) {
   std::string s = "\x93NUMPY";
   s += char(major);
   s += '\0';
@@ -122,7 +122,7 @@ TEST(Npy, HeadersAreReadAsPython) {
 
 TEST(Npy, RefusesMalformedFiles) {
   message([] { read_npy({}); }, ErrorKind::kIo);
-  const auto header = [](std::string shape, std::string descr = "<f4") {
+  const auto header = [](const std::string& shape, const std::string& descr = "<f4") {
     return "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }";
   };
   read_npy(npy(header("(2,)"), 8));
