@@ -102,6 +102,10 @@ Value layer_norm(Builder& b, Value x, Value gamma, Value beta, int64_t axis = -1
                  double eps = 1e-5);
 struct ConvAttrs;
 Value conv(Builder& b, Value x, Value w, ConvAttrs attrs);
+struct AttentionAttrs;
+// q [B, Sq, H, D], k [B, Sk, Hkv, D], v [B, Sk, Hkv, Dv]; with mask, bias, lengths or from packed
+// operands: rlx/ops/attention.h.
+Value attention(Builder& b, Value q, Value k, Value v, AttentionAttrs attrs);
 struct PoolAttrs;
 Value pool(Builder& b, Value x, PoolAttrs attrs);
 

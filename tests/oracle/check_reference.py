@@ -485,6 +485,82 @@ def layer_norm_backward_gamma(at, x):
     return [layer_norm_backward(at, x)[1]]
 
 
+# --- attention ------------------------------------------------------------------------------------
+def attention_parts(at, x, inputs):
+    """The optional operands of a call by name, and which key each query sees: [B, H, Sq, Sk]."""
+    flags = [n for n in ("mask", "bias", "kv_len", "q_len") if at["has_" + n]]
+    parts = {n: t.a for n, t in zip(flags, x[inputs:], strict=True)}
+    s_axis, h_axis = (1, 2) if at["layout"] == "BSHD" else (2, 1)
+    q, k = x[0].a.shape, x[1].a.shape
+    batch, rows, keys, heads = q[0], q[s_axis], k[s_axis], q[h_axis]
+    kv = np.broadcast_to(parts.get("kv_len", keys), (batch,))[:, None, None, None]
+    live = np.broadcast_to(parts.get("q_len", rows), (batch,))[:, None, None, None]
+    i, j = np.arange(rows)[:, None], np.arange(keys)[None, :]
+    keep = (j < kv) & (i < live)
+    last = i + kv - live
+    if at["mask"] in ("Causal", "SlidingWindow"):
+        keep = keep & (j <= last)
+    if at["mask"] == "SlidingWindow":
+        keep = keep & (j >= last - at["window"])
+    if "mask" in parts:
+        keep = keep & parts["mask"].astype(bool)[:, None, None, :]
+    return parts.get("bias"), np.broadcast_to(keep, (batch, heads, rows, keys))
+
+
+def all_finite(a):
+    return a is None or bool(np.isfinite(a).all())
+
+
+def attention(at, keep, q, k, v, bias, finite=True):
+    """jax.nn.dot_product_attention where it can express the call (it knows no softcap, no rows that
+    see nothing and no bias of fewer entries than the batch), else the composition."""
+    if at["layout"] == "BHSD":
+        q, k, v = (jnp.swapaxes(t, 1, 2) for t in (q, k, v))
+    width = max(q.shape[3], 1)
+    scale = at["scale"] if at["scale"] is not None else 1 / np.sqrt(width)
+    if bias is not None and bias.shape[0] not in (1, q.shape[0]):
+        bias = jnp.repeat(bias, q.shape[0] // bias.shape[0], axis=0)
+    full_bias = None if bias is None else jnp.broadcast_to(bias, keep.shape)
+    known = at["softcap"] is None and keep.any(-1).all() and keep.size and q.size
+    if known and finite and k.shape[3] == v.shape[3]:
+        y = jax.nn.dot_product_attention(q, k, v, bias=full_bias, mask=jnp.asarray(keep), scale=scale)
+    else:
+        group = q.shape[2] // max(k.shape[2], 1)
+        wide_k, wide_v = (jnp.repeat(t, group, axis=2) for t in (k, v))
+        s = scale * jnp.einsum("bihd,bjhd->bhij", q, wide_k)
+        if at["softcap"] is not None:
+            s = at["softcap"] * jnp.tanh(s / at["softcap"])
+        if full_bias is not None:
+            s = s + full_bias
+        s = jnp.where(keep, s, -jnp.inf)
+        m = lax.stop_gradient(jnp.max(s, -1, keepdims=True, initial=-jnp.inf))
+        e = jnp.where(keep, jnp.exp(s - jnp.where(m > -jnp.inf, m, 0)), 0)
+        z = e.sum(-1, keepdims=True)
+        y = jnp.einsum("bhij,bjhd->bihd", e / jnp.where(z > 0, z, 1), wide_v)
+    return jnp.swapaxes(y, 1, 2) if at["layout"] == "BHSD" else y
+
+
+@oracle("Attention")
+def attention_forward(at, x):
+    bias, keep = attention_parts(at, x, 3)
+    return [np.asarray(attention(at, keep, *(jnp.asarray(t.a) for t in x[:3]), bias, all_finite(bias)))]
+
+
+@oracle("AttentionBackwardAll")
+def attention_backward_all(at, x):
+    bias, keep = attention_parts(at, x, 4)
+    args = [jnp.asarray(t.a) for t in x[:3]] + ([] if bias is None else [jnp.asarray(bias)])
+    f = lambda q, k, v, b=None: attention(at, keep, q, k, v, b, all_finite(bias))  # noqa: E731
+    _, pull = jax.vjp(f, *args)
+    return [np.asarray(g) for g in pull(jnp.asarray(x[3].a))]
+
+
+@oracle("AttentionBackward")
+def attention_backward(at, x):
+    wrt = ("Query", "Key", "Value", "Bias").index(at["wrt"])
+    return [attention_backward_all(at, x)[wrt]]
+
+
 # --- convolution and pooling ----------------------------------------------------------------------
 def pads(at, r):
     p = at["padding"] or [0] * r
