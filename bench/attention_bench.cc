@@ -30,17 +30,23 @@ Array noise(Dims shape) {
   return a;
 }
 
+constexpr AttentionAttrs kHeadsFirst{AttentionLayout::kBhsd};
+
+Dims head_shape(AttentionLayout layout, int64_t n) {
+  if (layout == AttentionLayout::kBhsd) return {1, kHeads, n, kWidth};
+  return {1, n, kHeads, kWidth};
+}
+
 Graph attention_graph(int64_t rows, int64_t keys, const AttentionAttrs& attrs, bool live) {
   Graph g;
   Builder b(g);
-  const Value q = input(b, "q", DType::kF32, {1, kHeads, rows, kWidth});
-  const Value k = input(b, "k", DType::kF32, {1, kHeads, keys, kWidth});
-  const Value v = input(b, "v", DType::kF32, {1, kHeads, keys, kWidth});
-  AttentionAttrs a = attrs;
-  a.layout = AttentionLayout::kBhsd;
+  const Dims many = head_shape(attrs.layout, keys), few = head_shape(attrs.layout, rows);
+  const Value q = input(b, "q", DType::kF32, Shape(std::span(few)));
+  const Value k = input(b, "k", DType::kF32, Shape(std::span(many)));
+  const Value v = input(b, "v", DType::kF32, Shape(std::span(many)));
   AttentionExtras extras;
   if (live) extras.kv_len = input(b, "kv_len", DType::kI64, Shape{});
-  g.add_output("y", attention(b, q, k, v, a, extras));
+  g.add_output("y", attention(b, q, k, v, attrs, extras));
   return g;
 }
 
@@ -62,20 +68,20 @@ Graph gradient_graph(int64_t n) {
   const Shape shape{1, kHeads, n, kWidth};
   const Value q = input(b, "q", DType::kF32, shape), k = input(b, "k", DType::kF32, shape);
   const Value v = input(b, "v", DType::kF32, shape);
-  AttentionAttrs a;
-  a.layout = AttentionLayout::kBhsd;
-  g.add_output("loss", sum(b, attention(b, q, k, v, a), {0, 1, 2, 3}));
+  g.add_output("loss", sum(b, attention(b, q, k, v, kHeadsFirst), {0, 1, 2, 3}));
   return grad(g, "loss", {"q", "k", "v"});
 }
 
-void run_graph(benchmark::State& state, const Graph& graph, int64_t rows, int64_t keys, int threads,
-               int64_t live = -1) {
+// The graph's inputs are q, k, v and maybe kv_len.
+void run_graph(benchmark::State& state, const Graph& graph, int threads, int64_t live = -1) {
   SessionOptions options;
   options.threads = threads;
   Session session(cpu_device(), options);
   Executable e = session.compile(graph);
-  std::vector<Array> inputs = {noise({1, kHeads, rows, kWidth}), noise({1, kHeads, keys, kWidth}),
-                               noise({1, kHeads, keys, kWidth})};
+  std::vector<Array> inputs;
+  for (size_t i = 0; i < 3; ++i) {
+    inputs.push_back(noise(graph.type(graph.inputs()[i]).shape.static_dims()));
+  }
   if (live >= 0) inputs.push_back(Array::scalar<int64_t>(live));
   std::vector<Array> outputs = e.run(inputs);
   for (auto _ : state) e.run_into(inputs, outputs);
@@ -90,35 +96,33 @@ void count_flops(benchmark::State& state, int64_t rows, int64_t keys, double pro
 
 void attention_forward(benchmark::State& state) {
   const int64_t n = state.range(0);
-  run_graph(state, attention_graph(n, n, {}, false), n, n, int(state.range(1)));
+  run_graph(state, attention_graph(n, n, kHeadsFirst, false), int(state.range(1)));
   count_flops(state, n, n, 2);
 }
 
 void attention_composition(benchmark::State& state) {
   const int64_t n = state.range(0);
-  run_graph(state, composition_graph(n), n, n, int(state.range(1)));
+  run_graph(state, composition_graph(n), int(state.range(1)));
   count_flops(state, n, n, 2);
 }
 
 void attention_causal(benchmark::State& state) {
   const int64_t n = state.range(0);
-  AttentionAttrs a;
-  a.mask = AttentionMask::kCausal;
-  run_graph(state, attention_graph(n, n, a, false), n, n, int(state.range(1)));
+  const AttentionAttrs a{AttentionLayout::kBhsd, AttentionMask::kCausal};
+  run_graph(state, attention_graph(n, n, a, false), int(state.range(1)));
   count_flops(state, n, n, 1);
 }
 
 void attention_gradient(benchmark::State& state) {
   const int64_t n = state.range(0);
-  run_graph(state, gradient_graph(n), n, n, int(state.range(1)));
+  run_graph(state, gradient_graph(n), int(state.range(1)));
   count_flops(state, n, n, 9);
 }
 
 void attention_step(benchmark::State& state) {
   const int64_t keys = state.range(0), live = state.range(1);
-  AttentionAttrs a;
-  a.mask = AttentionMask::kCausal;
-  run_graph(state, attention_graph(1, keys, a, true), 1, keys, int(state.range(2)), live);
+  const AttentionAttrs a{AttentionLayout(state.range(3)), AttentionMask::kCausal};
+  run_graph(state, attention_graph(1, keys, a, true), int(state.range(2)), live);
   state.counters["bytes"] =
       Counter(double(2 * kHeads * live * kWidth * 4), Counter::kIsIterationInvariantRate);
 }
@@ -150,11 +154,12 @@ BENCHMARK(attention_composition)->Apply(lengths);
 BENCHMARK(attention_causal)->Apply(lengths);
 BENCHMARK(attention_gradient)->Apply(lengths);
 BENCHMARK(attention_step)
-    ->ArgNames({"keys", "live", "threads"})
-    ->Args({4096, 64, 1})
-    ->Args({4096, 4096, 1})
-    ->Args({4096, 4096, 2})
-    ->Args({65536, 65536, 1})
+    ->ArgNames({"keys", "live", "threads", "layout"})
+    ->Args({4096, 64, 1, 1})
+    ->Args({4096, 4096, 1, 1})
+    ->Args({4096, 4096, 1, 0})
+    ->Args({4096, 4096, 2, 0})
+    ->Args({65536, 65536, 1, 0})
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(stream_read)

@@ -309,9 +309,9 @@ TEST(Attention, PackedOperandsAreReshaped) {
   const Array q = numbers({2, 5, 12}, 1), k = numbers({2, 7, 6}, 2), v = numbers({2, 7, 4}, 3);
   Graph g;
   Builder b(g);
-  const Value y = attention_packed(b, input(b, "q", DType::kF32, {2, 5, 12}),
-                                   input(b, "k", DType::kF32, {2, 7, 6}),
-                                   input(b, "v", DType::kF32, {2, 7, 4}), 4, 2);
+  const Value x = input(b, "q", DType::kF32, {2, 5, 12});
+  const Value keys = input(b, "k", DType::kF32, {2, 7, 6});
+  const Value y = attention_packed(b, x, keys, input(b, "v", DType::kF32, {2, 7, 4}), 4, 2);
   EXPECT_EQ(b.shape(y), (Shape{2, 5, 8}));
   g.add_output("y", y);
   const Array packed = eval(cpu_device(), g, std::array{q, k, v})[0];

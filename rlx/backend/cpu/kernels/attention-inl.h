@@ -158,14 +158,14 @@ void PackPanels(const S* from, int64_t row_stride, int64_t rows, int64_t width, 
 
 // x[r, j] = <a_r, key j> for the keys of `span` of a block in panels.
 template <class T>
-void DotKeys(const T* a, int64_t rows, int64_t width, const T* panels, Range span, T* x,
+void DotKeys(const LeftFactor<T>& a, int64_t rows, int64_t width, const T* panels, Range span, T* x,
              int64_t x_row) {
   constexpr auto kLanes = int64_t(hn::MaxLanes(hn::ScalableTag<T>()));
   constexpr int64_t kStep = std::min(2 * kLanes, kPanelWidth<T>);
   for (int64_t j = span.begin / kStep * kStep; j < span.end; j += kStep) {
     const T* b = panels + j / kPanelWidth<T> * kPanelWidth<T> * width + j % kPanelWidth<T>;
-    Product<T>({a, width, 1}, rows, width, b, kPanelWidth<T>,
-               std::min(kStep, WholeVectors<T>(span.end - j)), x + j, x_row, Result::kStore);
+    Product<T>(a, rows, width, b, kPanelWidth<T>, std::min(kStep, WholeVectors<T>(span.end - j)),
+               x + j, x_row, Result::kStore);
   }
 }
 
@@ -212,14 +212,31 @@ Wide<S> FinishScores(const AttentionProblem& p, Wide<S>* x, size_t n, const Bias
   return hn::GetLane(hn::MaxOfLanes(d, largest));
 }
 
-// x = exp(x - m); returns the sum. Inlined whole: calls would keep the exponentials of neighbouring
-// vectors from overlapping.
+// e^x for x <= 0 (or NaN) to 2 ulp; what would be subnormal is 0. Half the work of Exp: nothing
+// overflows, and 2^k needs no second factor.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ExpOfNonPositive(D /*d*/, V x) {
+  using P = VectorMath<D>;
+  using F = MathFormat<P>;
+  constexpr double kLowest = F::kF32 ? -87.33 : -708.39;
+  constexpr double kBias = F::kF32 ? 127 : 1023;
+  // The low bits of t are the exponent field of 2^k.
+  const V t = P::fma(x, P::set(1.4426950408889634), P::set(F::kMagic + kBias));
+  const V k = t - P::set(F::kMagic + kBias);
+  const V power = P::from_bits(P::template shl<F::kMantissaBits>(P::bits(t)));
+  const V r = P::fnma(k, P::set(F::kLn2Lo), P::fnma(k, P::set(F::kLn2Hi), x));
+  const V tail = P::fma(r * r, exp_polynomial<P>(r), r);
+  return hn::IfThenZeroElse(x < P::set(kLowest), P::fma(power, tail, power));
+}
+
+// x = exp(x - m), m their maximum; returns the sum. Inlined whole: calls would keep the
+// exponentials of neighbouring vectors from overlapping.
 template <class T>
 HWY_INLINE T Exponentials(T* x, size_t n, T m) {
   const hn::ScalableTag<T> d;
   const auto shift = hn::Set(d, m);
   const auto term = [&](size_t i, size_t count) HWY_ATTR __attribute__((always_inline)) {
-    const auto v = Exp(d, hn::Sub(LoadCount(d, x + i, count), shift));
+    const auto v = ExpOfNonPositive(d, hn::Sub(LoadCount(d, x + i, count), shift));
     StoreCount(v, d, x + i, count);
     return v;
   };
@@ -229,7 +246,7 @@ HWY_INLINE T Exponentials(T* x, size_t n, T m) {
 template <class T>
 HWY_INLINE T ExpOne(T x) {
   const hn::ScalableTag<T> d;
-  return hn::GetLane(Exp(d, hn::Set(d, x)));
+  return hn::GetLane(ExpOfNonPositive(d, hn::Set(d, x)));
 }
 
 template <class T>

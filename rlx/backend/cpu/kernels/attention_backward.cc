@@ -163,8 +163,9 @@ class GradientTiles {
       }
       if (span.empty()) continue;
       T *x = prob_ + first * kKeyBlock, *dp = ds_ + first * kKeyBlock;
-      DotKeys(q_ + first * width_, rows, p_.n.width, k_panels_, span, x, kKeyBlock);
-      DotKeys(dy_ + first * v_width_, rows, p_.n.v_width, v_panels_, span, dp, kKeyBlock);
+      DotKeys<T>({q_ + first * width_, width_, 1}, rows, p_.n.width, k_panels_, span, x, kKeyBlock);
+      DotKeys<T>({dy_ + first * v_width_, v_width_, 1}, rows, p_.n.v_width, v_panels_, span, dp,
+                 kKeyBlock);
       for (int64_t r = first; r < first + rows; ++r) {
         if (!columns(r).empty()) take_row(g, r, columns(r), capped);
       }
@@ -203,7 +204,8 @@ class GradientTiles {
     const auto max = hn::Set(d, stats_.max[at]), inverse = hn::Set(d, stats_.inverse[at]);
     const auto mean = hn::Set(d, stats_.mean[at]);
     ForRow(d, n, [&](size_t i, size_t count) HWY_ATTR {
-      const auto p = hn::Mul(Exp(d, hn::Sub(LoadCount(d, x + i, count), max)), inverse);
+      const auto p =
+          hn::Mul(ExpOfNonPositive(d, hn::Sub(LoadCount(d, x + i, count), max)), inverse);
       auto g_ij = hn::Mul(p, hn::Sub(LoadCount(d, dp + i, count), mean));
       if (capped) g_ij = hn::Mul(g_ij, LoadCount(d, slope_ + i, count));
       StoreCount(p, d, x + i, count);

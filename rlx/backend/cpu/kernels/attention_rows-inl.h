@@ -14,7 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace rlx::cpu {
 namespace HWY_NAMESPACE {
 
-// Few rows read values where they lie if they can: packing would cost more than it saves.
+// Few rows read values where they lie, if they can, even if these lie far apart: packing would cost
+// more than it saves.
 constexpr int64_t kFewRows = 8;
 
 template <class S>
@@ -62,14 +63,22 @@ class AttentionRows {
   const Softmaxes<T>& total() const { return total_; }
 
  private:
-  // Widens the rows; returns the keys that any of them may see.
+  // Takes the rows, widened if need be; returns the keys that any of them may see.
   Range start(const RowGroup& g) {
+    bool in_place = false;
+    rows_ = {q_, p_.n.width, 1};
+    if constexpr (std::is_same_v<S, T>) {
+      in_place = g.heads == 1;
+      if (in_place) rows_ = {g.template row<S>(0, p_.q, 0), p_.q.row, 1};
+    }
     Range all{p_.n.keys, 0};
     for (int64_t r = 0; r < g.count; ++r) {
       ranges_[r] = g.keys(r);
       if (ranges_[r].empty()) continue;
       all = {std::min(all.begin, ranges_[r].begin), std::max(all.end, ranges_[r].end)};
-      WidenRow(g.template row<S>(0, p_.q, r), p_.n.width, q_ + r * p_.n.width, p_.n.width);
+      if (!in_place) {
+        WidenRow(g.template row<S>(0, p_.q, r), p_.n.width, q_ + r * p_.n.width, p_.n.width);
+      }
     }
     return all;
   }
@@ -91,7 +100,8 @@ class AttentionRows {
     const S* v = g.template key<S>(2, p_.v, keys.begin);
     bool in_place = false;
     if constexpr (std::is_same_v<S, T>) {
-      if (g.count <= kFewRows && !keep.flags && WholeVectors<T>(v_width) == v_width) {
+      const bool close = g.count <= kFewRows || p_.v.row == v_width;
+      if (close && !keep.flags && WholeVectors<T>(v_width) == v_width) {
         values = v;
         value_step = p_.v.row;
         in_place = true;
@@ -123,7 +133,8 @@ class AttentionRows {
       span = {std::min(span.begin, ranges[r].begin), std::max(span.end, ranges[r].end)};
     }
     if (span.empty()) return;
-    DotKeys(q_ + first * p_.n.width, rows, p_.n.width, panels_, span, scores_, kKeyBlock);
+    DotKeys<T>({rows_.at(first, 0), rows_.row, 1}, rows, p_.n.width, panels_, span, scores_,
+               kKeyBlock);
     for (int64_t r = 0; r < rows; ++r) {
       if (ranges[r].empty()) continue;
       const int64_t j = ranges[r].begin;
@@ -140,6 +151,7 @@ class AttentionRows {
 
   const AttentionProblem& p_;
   T *q_, *panels_, *values_, *widened_, *scores_, *sums_;
+  LeftFactor<T> rows_{};
   Range* ranges_;  // keys of each row
   uint8_t* flags_;
   Softmaxes<T> total_, part_;
