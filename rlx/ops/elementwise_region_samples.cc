@@ -28,7 +28,7 @@ Attrs attrs(std::initializer_list<DType> inputs, Body make, bool strict = false)
 Sample sample(std::string name, Attrs a, std::vector<SampleOperand> operands) {
   Sample s{std::move(name), std::move(a), std::move(operands)};
   s.extra_ulps = 16;  // of functions in the middle of a chain
-  s.scale = 4;        // of terms that cancel
+  s.scale = 4;  // of terms that cancel
   s.reduction = 3;
   for (const SampleOperand& o : s.operands) {
     if (!is_differentiable(o.dtype)) s.grad = GradCheck::kNo;
@@ -92,7 +92,7 @@ Values complex_of(Builder& b, const Values& x) {
 Values casts(Builder& b, const Values& x) {
   const Value wide = cast(b, x[0], DType::kF64);
   const Value single = cast(b, x[0], DType::kF32);
-  const Value half = mul(b, single, 1.5);
+  const Value half = cast(b, cast(b, mul(b, single, 1.5), DType::kBF16), DType::kF32);
   const Value count = cast(b, cast(b, x[1], DType::kF32), DType::kI32);
   return {cast(b, add(b, wide, 0.5), DType::kF32), add(b, half, single), count};
 }

@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "rlx/backend/cpu/kernels/elementwise_loop.h"
+#include "rlx/backend/cpu/kernels/elementwise_rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "rlx/backend/cpu/kernels/compare.cc"
@@ -164,6 +164,10 @@ namespace rlx::cpu {
 
 HWY_EXPORT(CompareRow);
 
+RowFn compare_row(CompareKind kind, DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(CompareRow)(kind, dtype);
+}
+
 namespace {
 
 constexpr KernelEntry kEntries[] = {
@@ -173,7 +177,7 @@ constexpr KernelEntry kEntries[] = {
         .prepare =
             [](const KernelCall& c) {
               const DType t = c.operands[0].dtype;
-              const RowFn row = HWY_DYNAMIC_DISPATCH(CompareRow)(c.as<CompareAttrs>().kind, t);
+              const RowFn row = compare_row(c.as<CompareAttrs>().kind, t);
               return prepare_elementwise(c, row, 0.02 * double(size_of(t)));
             },
         .operand_forms = kAnyStrides,

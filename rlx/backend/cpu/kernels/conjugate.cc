@@ -1,4 +1,4 @@
-#include "rlx/backend/cpu/kernels/elementwise_loop.h"
+#include "rlx/backend/cpu/kernels/elementwise_rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "rlx/backend/cpu/kernels/conjugate.cc"
@@ -42,6 +42,8 @@ namespace rlx::cpu {
 
 HWY_EXPORT(ConjugateRow);
 
+RowFn conjugate_row(DType dtype) { return HWY_DYNAMIC_DISPATCH(ConjugateRow)(dtype); }
+
 namespace {
 
 constexpr KernelEntry kEntries[] = {
@@ -51,8 +53,7 @@ constexpr KernelEntry kEntries[] = {
         .prepare =
             [](const KernelCall& c) {
               const DType t = c.results[0].dtype;
-              return prepare_elementwise(c, HWY_DYNAMIC_DISPATCH(ConjugateRow)(t),
-                                         0.02 * double(size_of(t)));
+              return prepare_elementwise(c, conjugate_row(t), 0.02 * double(size_of(t)));
             },
         .operand_forms = kAnyStrides,
         .result_form = StrideForm::kAny,

@@ -1,4 +1,4 @@
-#include "rlx/backend/cpu/kernels/elementwise_loop.h"
+#include "rlx/backend/cpu/kernels/elementwise_rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "rlx/backend/cpu/kernels/where.cc"
@@ -47,6 +47,8 @@ namespace rlx::cpu {
 
 HWY_EXPORT(WhereRow);
 
+RowFn where_row(int64_t size) { return HWY_DYNAMIC_DISPATCH(WhereRow)(size); }
+
 namespace {
 
 constexpr KernelEntry kEntries[] = {
@@ -56,8 +58,8 @@ constexpr KernelEntry kEntries[] = {
         .prepare =
             [](const KernelCall& c) {
               const int64_t size = size_of(c.results[0].dtype);
-              const RowFn row = HWY_DYNAMIC_DISPATCH(WhereRow)(size);
-              return prepare_elementwise(c, row, 0.02 * double(size + 1), HalfMode::kBits);
+              return prepare_elementwise(c, where_row(size), 0.02 * double(size + 1),
+                                         HalfMode::kBits);
             },
         .operand_forms = kAnyStrides,
         .result_form = StrideForm::kAny,

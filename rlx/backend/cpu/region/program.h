@@ -33,12 +33,16 @@ struct RegionOptions {
   std::vector<RegionInput> inputs;  // empty: kColumns as the body says
   // Results by their dtype in memory; empty: as the body says. f32 may stand for 16 bits as above.
   std::vector<DType> stored_results;
+  std::string_view target;  // "scalar", "avx2", "avx3"; empty: the best that the machine has
 };
+
+inline constexpr size_t kMaxRegionTensors = 64;  // inputs, and results
 
 // First element of an input or result, and the bytes from one row to the next.
 struct RegionRows {
   void* base = nullptr;  // inputs are only read
   int64_t row_stride = 0;
+  int64_t column_stride = 0;  // bytes from one element to the next; 0: side by side
 };
 
 class RegionProgram {
