@@ -158,6 +158,15 @@ void Stream(RLX_STAGE_ARGS) {
   RLX_GO(ip + 1);
 }
 
+// While a long function computes, the processor does not see far enough ahead by itself.
+template <class T>
+void Prefetch(RLX_STAGE_ARGS) {
+  const size_t bytes = 8 * hn::Lanes(Tag<T>()) * sizeof(T);
+  const auto* from = reinterpret_cast<const std::byte*>(Address<T>(ctx, ip->a, at)) + 2 * bytes;
+  for (size_t k = 0; k < bytes; k += 64) hwy::Prefetch(from + k);
+  RLX_GO(ip + 1);
+}
+
 // Of elements that are converted on their way: Half is f16 or bf16.
 template <class T, class Half>
 void LoadHalf(RLX_STAGE_ARGS) {
@@ -334,6 +343,7 @@ RLX_FUNCTION3(FmaToFn, VectorMath<D>::fma(a, b, x))
 RLX_FUNCTION3(SelectFn, hn::IfThenElse(ToMask(d, x), a, b))
 RLX_FUNCTION3(SelectYesFn, hn::IfThenElse(ToMask(d, a), x, b))
 RLX_FUNCTION3(SelectNoFn, hn::IfThenElse(ToMask(d, a), b, x))
+RLX_FUNCTION1(SquareFn, hn::Mul(x, x))
 RLX_FUNCTION1(MaskOneFn, hn::And(x, hn::Set(d, 1)))
 RLX_FUNCTION1(NonZeroFn, hn::VecFromMask(d, hn::Not(hn::Eq(x, hn::Zero(d)))))
 
@@ -417,6 +427,8 @@ Any FindMemory(StageOp op, Form a) {
       return Erase<T>(Store<T>);
     case StageOp::kStream:
       return Erase<T>(Stream<T>);
+    case StageOp::kPrefetch:
+      return Erase<T>(Prefetch<T>);
     case StageOp::kLoadBool:
       return Erase<T>(LoadBool<T>);
     case StageOp::kStoreBool:
@@ -475,6 +487,7 @@ Any FindUnary(StageOp op) {
     RLX_CASE(Ceil)
     RLX_CASE(Round)
     RLX_CASE(Sign)
+    RLX_CASE(Square)
     RLX_CASE(MaskOne)
     RLX_CASE(NonZero)
 #undef RLX_CASE
@@ -549,7 +562,8 @@ namespace rlx::cpu::region {
 extern const StageTable RLX_STAGE_TABLE;
 constinit const StageTable RLX_STAGE_TABLE = {
     RLX_STAGE_NAME,
-    sizeof(hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::ScalableTag<float>>),
+    int64_t(8 * hwy::HWY_NAMESPACE::MaxLanes(hwy::HWY_NAMESPACE::ScalableTag<float>())),
+    int64_t(8 * hwy::HWY_NAMESPACE::MaxLanes(hwy::HWY_NAMESPACE::ScalableTag<double>())),
     HWY_NAMESPACE::Find<float>,
     HWY_NAMESPACE::Find<double>,
     HWY_NAMESPACE::Enter<float>,
