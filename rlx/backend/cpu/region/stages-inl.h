@@ -349,9 +349,18 @@ RLX_FUNCTION1(NonZeroFn, hn::VecFromMask(d, hn::Not(hn::Eq(x, hn::Zero(d)))))
 
 // ---- Calls, and the end ----
 
+// Code without AVX is slow while the upper halves of registers are in use. Compilers clear them at
+// the end of a function, but not where vectors are handed on.
+HWY_INLINE void LeaveVectors() {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  _mm256_zeroupper();
+#endif
+}
+
 template <class T, bool kTo>
 void Call(RLX_STAGE_ARGS) {
   const Tag<T> d;
+  LeaveVectors();
   ctx->call(*ctx, ip->c, at);
   if constexpr (kTo) {
     const T* from = Address<T>(ctx, ip->b, at);
@@ -387,6 +396,7 @@ void Enter(const Context* ctx) {
   const auto zero = hn::Zero(Tag<T>());
   reinterpret_cast<Run<T>>(ctx->first->run)(ctx->first, ctx, 0, zero, zero, zero, zero, zero, zero,
                                             zero, zero);
+  LeaveVectors();
   // Other threads look at the results after a barrier, which does not order such stores.
   if (ctx->streaming) hwy::FlushStream();
 }
