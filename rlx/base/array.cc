@@ -58,6 +58,7 @@ void check_packed_strides(DType dtype, const Dims& shape, const Dims& strides) {
   const int64_t block = block_of(dtype).elements;
   for (size_t i = 0; i < shape.size(); ++i) {
     const bool last = i + 1 == shape.size();
+    if (shape[i] <= 1) continue;  // never taken
     if (last ? strides[i] != 1 : strides[i] % block != 0) {
       user_error("{}{}: the stride {} of axis {} splits rows or blocks of {} elements",
                  to_string(dtype), dims_to_string(shape), strides[i], i, block);
@@ -135,7 +136,7 @@ Array Array::borrow(DType dtype, void* data, Dims shape, Dims strides,
     user_error("an array of rank {} needs {} strides, {} were given", shape.size(), shape.size(),
                strides.size());
   }
-  if (is_packed(dtype)) check_packed_strides(dtype, shape, strides);
+  if (is_packed(dtype) && a.num_elements_ > 0) check_packed_strides(dtype, shape, strides);
   if (!data && a.num_elements_ > 0) user_error("an array borrows a null pointer");
   a.data_ = data;
   a.shape_ = std::move(shape);

@@ -125,9 +125,9 @@ class HeaderParser {
   size_t pos_ = 0;
 };
 
-// NumPy's letter and size of a dtype: "f4" is f32. None for bf16.
+// NumPy's letter and size of a dtype: "f4" is f32. None for bf16 and packed dtypes.
 std::optional<std::string> numpy_name(DType t) {
-  if (t == DType::kBF16) return std::nullopt;
+  if (t == DType::kBF16 || is_packed(t)) return std::nullopt;
   const char* letters = "biufc";
   return letters[size_t(class_of(t))] + std::to_string(size_of(t));
 }
@@ -232,7 +232,8 @@ std::vector<std::byte> write_npy(const Array& array) {
   if (!array.defined()) user_error("there is no array to write");
   const auto name = numpy_name(array.dtype());
   if (!name) {
-    fail(ErrorKind::kUnsupported, "NumPy has no bf16: cast to f32 before writing a .npy file");
+    fail(ErrorKind::kUnsupported, "NumPy has no {}: {} to f32 before writing a .npy file",
+         to_string(array.dtype()), is_packed(array.dtype()) ? "dequantize" : "cast");
   }
   std::string shape = "(";
   for (size_t i = 0; i < array.shape().size(); ++i) {

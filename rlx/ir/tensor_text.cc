@@ -241,11 +241,12 @@ std::string print_tensor(const Array& array, int64_t max_elements) {
   const int64_t n = a.num_elements();
   const bool elide = max_elements >= 0 && n > max_elements;
   std::string s = a.type().to_string();
-  if (n > kMaxListed && !elide) {
+  if ((n > kMaxListed || is_packed(a.dtype())) && !elide) {
     return s + " base64 \"" +
            to_base64({static_cast<const uint8_t*>(a.raw()), size_t(a.byte_size())}) + "\"";
   }
   s += " {";
+  if (is_packed(a.dtype())) return s + "...}";
   visit_dtype(a.dtype(), [&]<class T>() {
     const T* p = static_cast<const T*>(a.raw());
     for (int64_t i = 0; i < (elide ? max_elements : n); ++i) {
@@ -294,6 +295,10 @@ Array parse_tensor(Lexer& in, int64_t& budget) {
   in.expect('{');
   if (in.stands_before("...", '}')) {
     in.fail(pos, "this tensor was elided when it was printed, it cannot be read back");
+  }
+  if (is_packed(*dtype)) {
+    in.fail(pos,
+            fmt::format("{} has no single elements: write its blocks as base64 \"...\"", name));
   }
   // An element takes a character and a comma.
   if (size_t(n) > in.remaining() / 2 + 1) {

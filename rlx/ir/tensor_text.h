@@ -15,7 +15,8 @@ namespace rlx {
 std::string print_double(double v);
 double parse_double(std::string_view text);  // throws Error(kUser)
 
-// f32[2, 3] {1, 2, 3, 4, 5, 6}, or base64 "..." of the little-endian bytes for long tensors.
+// f32[2, 3] {1, 2, 3, 4, 5, 6}, or base64 "..." of the little-endian bytes for long tensors and
+// packed dtypes.
 // Tensors over max_elements (if not negative) are cut and end in "...".
 std::string print_tensor(const Array& array, int64_t max_elements);
 // Memory is bounded by the length of the text. `budget` is how many bytes of tensors the text may

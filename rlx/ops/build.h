@@ -86,7 +86,20 @@ struct DotGeneralAttrs;
 Value dot_general(Builder& b, Value lhs, Value rhs, DotGeneralAttrs attrs);
 
 // Indexing
+// Rows of a packed table are decoded to f32.
 Value gather(Builder& b, Value table, Value indices, int64_t axis = 0);
+
+// Quantization (ops/quantize.cc, ops/dequant_matmul.cc, ops/qmatmul.cc)
+struct QuantizeAttrs;
+struct DequantizeAttrs;
+Value quantize(Builder& b, Value x, QuantizeAttrs attrs);
+Value dequantize(Builder& b, Value q, DequantizeAttrs attrs);
+struct DequantMatMulAttrs;
+// x times the transpose of the packed w.
+Value dequant_matmul(Builder& b, Value x, Value w);
+Value dequant_matmul(Builder& b, Value x, Value w, DequantMatMulAttrs attrs);
+struct QMatMulAttrs;
+Value qmatmul(Builder& b, Value x, Value w, Value bias, QMatMulAttrs attrs);  // bias may be absent
 
 // Random (ops/rng.cc). Without a seed (u64, any leading axes) it is 0. Equal (seed, key) give equal
 // draws.

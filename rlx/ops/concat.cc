@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "rlx/base/error.h"
+#include "rlx/ir/packed.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/cost_util.h"
 #include "rlx/ops/infer_util.h"
@@ -17,6 +18,9 @@ std::vector<TensorType> infer_concat(const InferContext& c) {
   if (c.operands.empty()) user_error("expected at least one operand, got none");
   const int64_t axis = c.as<ConcatAttrs>().axis;
   TensorType result = c[0];
+  if (is_packed(result.dtype) && axis + 1 == result.shape.rank()) {
+    user_error("{} moves as whole rows: axis {} is the last", to_string(result.dtype), axis);
+  }
   for (size_t i = 1; i < c.operands.size(); ++i) {
     expect_same_dtype(c, 0, i);
     expect_rank(c, i, result.shape.rank(), "every part");
@@ -49,10 +53,11 @@ Cost cost_concat(const CostContext& c) { return {0, io_bytes(c)}; }
 RLX_DEFINE_OP(Concat) = {
     .name = "Concat",
     .fields = RLX_FIELDS(ConcatAttrs, axis),
+    .flags = kPackedRows,
     .doc =
         R"(Joins the operands along one axis, in their order.
 Operands: one or more tensors of one dtype (any) and of equal shapes but for `axis`, where sizes may be
-0. Attributes: axis (negative counts from the end). The size of the result on it is the sum, an
+0. Attributes: axis (negative counts from the end; not the last one of packed dtypes). The size of the result on it is the sum, an
 expression where sizes are symbolic.
 Errors: no operand; different dtypes or ranks; different sizes on another axis.
 Gradient: each part's piece of the cotangent.)",

@@ -41,6 +41,10 @@ std::vector<Sample> samples() {
   for (const DType t : kAllDTypes) {
     s.push_back(make(std::string(to_string(t)), 1, t, {{3, 2}, {3, 5}, {3, 1}}));
   }
+  for (const DType t : {DType::kQ4_0, DType::kQ8_0}) {
+    s.push_back(make(std::string(to_string(t)), 1, t, {{3, 2, 64}, {3, 5, 64}, {3, 1, 64}}));
+    s.push_back(make("rows_" + std::string(to_string(t)), 0, t, {{3, 32}, {0, 32}, {7, 32}}));
+  }
   return s;
 }
 
@@ -58,6 +62,8 @@ std::vector<WrongCall> wrong_calls() {
       wrong("ranks", 0, {{t, {2}}, {t, {2, 1}}}, "every part must have rank 1"),
       wrong("sizes", 0, {{t, {2, 3}}, {t, {2, 4}}}, "[2, 3] and [2, 4] differ on axis 1"),
       wrong("axis", 2, {{t, {2, 3}}}, "axis 2 is out of range for rank 2"),
+      wrong("packed", 1, {{DType::kQ4_0, {2, 32}}, {DType::kQ4_0, {2, 32}}},
+            "q4_0 moves as whole rows: axis 1 is the last"),
       wrong("scalars", 0, {{t, {}}, {t, {}}}, "out of range for rank 0"),
   };
 }

@@ -13,7 +13,7 @@ namespace rlx {
 // The dtypes of a set, in the order of dtypes.def.
 inline std::vector<DType> members(DTypeSet set) {
   std::vector<DType> list;
-  for (int i = 0; i < kNumDTypes; ++i) {
+  for (int i = 0; i < kNumDTypes + kNumPackedDTypes; ++i) {
     if (set.contains(DType(i))) list.push_back(DType(i));
   }
   return list;

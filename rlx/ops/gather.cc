@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "rlx/base/error.h"
+#include "rlx/ir/packed.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/cost_util.h"
 #include "rlx/ops/infer_util.h"
@@ -41,7 +42,27 @@ std::vector<TensorType> infer_gather(const InferContext& c) {
   expect_operands(c, 2);
   expect_dtype(c, 1, dtypes::kIndices, "indices");
   const auto& a = c.as<GatherAttrs>();
-  return {{c[0].dtype, gathered_shape(c[0].shape, c[1].shape, a.axis, a.batch_dims)}};
+  const DType dtype = a.dtype.value_or(c[0].dtype);
+  if (!is_packed(c[0].dtype) && dtype != c[0].dtype) {
+    user_error("the table is {}, only packed dtypes are gathered as another one, not as {}",
+               to_string(c[0].dtype), to_string(dtype));
+  }
+  if (is_packed(c[0].dtype) && !is_float(dtype)) {
+    user_error("dtype is {}, expected one of: {}", to_string(dtype), dtypes::kFloats.to_string());
+  }
+  if (is_packed(c[0].dtype) && a.axis + 1 == c[0].shape.rank()) {
+    user_error("{} is gathered as whole rows: axis {} is the last", to_string(c[0].dtype), a.axis);
+  }
+  return {{dtype, gathered_shape(c[0].shape, c[1].shape, a.axis, a.batch_dims)}};
+}
+
+Attrs normalize_gather(const InferContext& c) {
+  if (c.operands.empty()) return c.attrs;
+  GatherAttrs a = c.as<GatherAttrs>();
+  a.axis = normalize_axis(a.axis, c[0].shape.rank());
+  if (is_packed(c[0].dtype) && !a.dtype) a.dtype = DType::kF32;
+  if (!is_packed(c[0].dtype) && a.dtype == c[0].dtype) a.dtype.reset();
+  return Attrs::of(c.attrs.table(), a);
 }
 
 Attrs normalize_gather_backward(const InferContext& c) {
@@ -79,6 +100,7 @@ std::vector<Value> jvp_gather(Builder& b, const RuleCall& call, std::span<const 
 
 std::vector<Value> vjp_gather(Builder& b, const RuleCall& call, std::span<const Value> g) {
   const auto& a = call.as<GatherAttrs>();
+  if (is_packed(b.dtype(call.operands[0]))) return {Value{}, Value{}};
   return {
       gather_backward(b, g[0], call.operands[1], {a.axis, a.batch_dims, b.shape(call.operands[0])}),
       Value{}};
@@ -126,7 +148,9 @@ double count_bytes(const TensorType& t) { return element_count(t) * double(size_
 
 // Of the table, only what is picked is read.
 Cost cost_gather(const CostContext& c) {
-  return {0, count_bytes(c.operands[1]) + 2 * count_bytes(c.results[0])};
+  const PackedBlock block = block_of(c.operands[0].dtype);
+  const double picked = element_count(c.results[0]) * double(block.bytes) / double(block.elements);
+  return {0, count_bytes(c.operands[1]) + count_bytes(c.results[0]) + picked};
 }
 
 Cost cost_gather_backward(const CostContext& c) {
@@ -137,20 +161,23 @@ Cost cost_gather_backward(const CostContext& c) {
 
 RLX_DEFINE_OP(Gather) = {
     .name = "Gather",
-    .fields = RLX_FIELDS(GatherAttrs, axis, batch_dims),
+    .fields = RLX_FIELDS(GatherAttrs, axis, batch_dims, dtype),
+    .flags = kPackedRows,
     .doc =
         R"(Picks slices of a table: y[b, o, k, t] = table[b, o, indices[b, k], t], where the axis
 `axis` of the table stands between o and t, and b are batch_dims leading axes that both operands share.
 Operands: table, any dtype, rank at least 1; indices, any integer dtype and rank. Attributes: axis
-(negative counts from the end), batch_dims (0 <= batch_dims <= axis).
+(negative counts from the end), batch_dims (0 <= batch_dims <= axis), dtype.
+Of a packed table whole rows are picked (axis is not the last) and decoded: the result has the dtype
+`dtype`, any float, f32 if it is left out. Other tables give their own dtype.
 The result has the shape table[:axis] + indices[batch_dims:] + table[axis + 1:].
 Index rule: -n <= i < n for an axis of size n; a negative i means i + n; anything else is an error at
 run time that names the index and the size.
 Errors: a scalar table; indices that are no integers; batch_dims out of range or shared axes of
 different sizes.
-Gradient: GatherBackward for the table; none for the indices.)",
+Gradient: GatherBackward for the table, none for a packed one; none for the indices.)",
     .infer = infer_gather,
-    .normalize = normalize_axis_of_first<GatherAttrs>,
+    .normalize = normalize_gather,
     .jvp = jvp_gather,
     .vjp = vjp_gather,
     .batching = batch_gather,

@@ -8,6 +8,8 @@ namespace rlx {
 struct GatherAttrs {
   int64_t axis = 0;        // of the table
   int64_t batch_dims = 0;  // leading axes that table and indices share
+  // Of the result, any float, where the table is packed (normalized: f32 if left out); else none.
+  std::optional<DType> dtype{};
 };
 
 struct GatherBackwardAttrs {

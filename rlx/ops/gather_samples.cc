@@ -1,5 +1,6 @@
 #include "rlx/ops/gather.h"
 
+#include "rlx/base/error.h"
 #include "rlx/ops/samples.h"
 
 namespace rlx {
@@ -64,6 +65,29 @@ std::vector<Case> cases() {
   return c;
 }
 
+void add_packed_gathers(std::vector<Sample>& list) {
+  const auto add = [&](std::string name, DType t, std::optional<DType> to, Dims table, Dims indices,
+                       int64_t axis, int64_t batch_dims) {
+    const int64_t size = table[size_t(axis)];
+    list.push_back(
+        {.name = std::move(name),
+         .attrs = Attrs::of(kGatherOp.fields, GatherAttrs{axis, batch_dims, to}),
+         .operands = {{t, std::move(table)}, indices_of(DType::kI64, std::move(indices), size)},
+         .grad = GradCheck::kNo});
+  };
+  for (const DType t : {DType::kQ4_0, DType::kQ8_0}) {
+    const std::string n(to_string(t));
+    add(n, t, {}, {7, 64}, {5}, 0, 0);
+    add(n + "_middle", t, {}, {2, 5, 3, 32}, {4, 2}, 1, 0);
+    add(n + "_batch", t, {}, {3, 5, 32}, {3, 4}, 1, 1);
+    add(n + "_no_indices", t, {}, {7, 64}, {0}, 0, 0);
+    add(n + "_large", t, {}, {101, 256}, {37}, 0, 0);
+    for (const DType to : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+      add(fmt::format("{}_to_{}", n, to_string(to)), t, to, {7, 96}, {11}, 0, 0);
+    }
+  }
+}
+
 std::vector<Sample> gather_samples() {
   std::vector<Sample> s;
   for (Case& c : cases()) {
@@ -74,6 +98,7 @@ std::vector<Sample> gather_samples() {
                               indices_of(c.index_dtype, c.indices, size)},
                  .grad = is_differentiable(c.dtype) ? GradCheck::kYes : GradCheck::kNo});
   }
+  add_packed_gathers(s);
   return s;
 }
 
@@ -108,6 +133,10 @@ std::vector<WrongCall> wrong_gathers() {
   };
   const DType f = DType::kF32, i = DType::kI32;
   return {
+      wrong("dtype", {0, 0, DType::kF64}, {f, {2, 3}}, {i, {2}}, "only packed dtypes are gathered"),
+      wrong("packed_dtype", {0, 0, DType::kI8}, {DType::kQ8_0, {2, 32}}, {i, {2}}, "dtype is i8"),
+      wrong("packed_last", {1, 0}, {DType::kQ8_0, {2, 32}}, {i, {2}},
+            "q8_0 is gathered as whole rows: axis 1 is the last"),
       wrong("scalar", {0, 0}, {f, {}}, {i, {2}}, "axis 0 is out of range for rank 0"),
       wrong("axis", {2, 0}, {f, {2, 3}}, {i, {2}}, "axis 2 is out of range for rank 2"),
       wrong("float_indices", {0, 0}, {f, {2, 3}}, {f, {2}}, "indices is f32"),

@@ -2,6 +2,14 @@
 
 namespace rlx {
 
+void expect_same_last_axis(const InferContext& c, const Shape& result) {
+  const Shape& from = c[0].shape;
+  if (!is_packed(c[0].dtype)) return;
+  if (result.rank() > 0 && result[result.rank() - 1] == from[from.rank() - 1]) return;
+  user_error("{} moves as whole rows: the last axis {} cannot become that of {}",
+             to_string(c[0].dtype), from[from.rank() - 1].to_string(), result.to_string());
+}
+
 void expect_operands(const InferContext& c, size_t count) { expect_operands(c, count, count); }
 
 void expect_operands(const InferContext& c, size_t least, size_t most) {

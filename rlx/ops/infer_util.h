@@ -29,6 +29,9 @@ Attrs normalize_axis_of_first(const InferContext& c) {
   return Attrs::of(c.attrs.table(), std::move(changed));
 }
 
+// Ops that move rows of packed dtypes leave the last axis as it is.
+void expect_same_last_axis(const InferContext& c, const Shape& result);
+
 // Common inference functions.
 std::vector<TensorType> infer_same_as_first(const InferContext& c);
 

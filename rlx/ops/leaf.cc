@@ -2,6 +2,7 @@
 #include "rlx/ir/leaf.h"
 
 #include "rlx/ir/builder.h"
+#include "rlx/ir/packed.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/elementwise.h"
 #include "rlx/ops/infer_util.h"
@@ -86,7 +87,7 @@ std::vector<TensorType> infer_iota(const InferContext& c) {
 RLX_DEFINE_OP(Input) = {
     .name = "Input",
     .fields = RLX_FIELDS(InputAttrs, name, dtype, shape),
-    .flags = kLeaf,
+    .flags = kLeaf | kPackedRows,
     .doc =
         R"(A value that the caller binds by name when the graph runs.
 Operands: none. Result: the declared dtype and shape; its symbols are bound by the sizes of the
@@ -100,7 +101,7 @@ Derivative: one of the variables that a gradient is taken for.)",
 RLX_DEFINE_OP(Param) = {
     .name = "Param",
     .fields = RLX_FIELDS(ParamAttrs, name, dtype, shape, is_mutable),
-    .flags = kLeaf,
+    .flags = kLeaf | kPackedRows,
     .doc =
         R"(A value that stays with a session between runs: a weight or a state.
 A frozen one may be folded into the graph and repacked by kernels; a mutable one may be the target of
@@ -114,7 +115,7 @@ Derivative: one of the variables that a gradient is taken for.)",
 RLX_DEFINE_OP(Constant) = {
     .name = "Constant",
     .fields = RLX_FIELDS(ConstantAttrs, value, shape, splat),
-    .flags = kLeaf,
+    .flags = kLeaf | kPackedRows,
     .doc =
         R"(A literal: the elements of `value` in row-major order, or with `splat` its single element
 everywhere in `shape`, which may then be symbolic.

@@ -1,3 +1,4 @@
+#include "rlx/base/packed_blocks.h"
 #include "rlx/ir/leaf.h"
 #include "rlx/ops/elementwise_samples.h"
 #include "rlx/ops/shape_ops.h"
@@ -26,6 +27,14 @@ std::vector<WrongCall> input_wrong_calls() {
        attrs("x", Shape(std::vector<Dim>(17, Dim(1)))),
        {},
        "a tensor has at most 16 axes, 17 were given"},
+      {"blocks",
+       Attrs::of(kInputOp.fields, InputAttrs{"x", DType::kQ4_0, {2, 40}}),
+       {},
+       "the result is q4_0[2, 40]: its last axis must be whole blocks of 32 elements"},
+      {"packed_scalar",
+       Attrs::of(kInputOp.fields, InputAttrs{"x", DType::kQ4_0, {}}),
+       {},
+       "its last axis must be whole blocks of 32 elements"},
       {"overflow", attrs("x", {int64_t(1) << 40, int64_t(1) << 40}), {}, "size overflow"},
   };
 }
@@ -53,6 +62,10 @@ std::vector<Sample> constant_samples() {
   for (DType t : members(dtypes::kAny)) {
     add(fmt::format("of_{}", to_string(t)), Array::full(t, {2, 3}, 1), {2, 3}, false);
     add(fmt::format("splat_{}", to_string(t)), Array::full(t, {}, 1), {5, 7}, true);
+  }
+  for (DType t : members(dtypes::kPacked)) {
+    const Array blocks = pack(Array::full(DType::kF32, {3, 64}, -0.75), t);
+    add(fmt::format("of_{}", to_string(t)), blocks, {3, 64}, false);
   }
   add("scalar", Array::scalar(2.5f), {}, false);
   add("empty", Array::zeros(DType::kF32, {0, 3}), {0, 3}, false);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "rlx/base/error.h"
+#include "rlx/ir/packed.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/cost_util.h"
 #include "rlx/ops/infer_util.h"
@@ -81,6 +82,7 @@ std::vector<TensorType> infer_reshape(const InferContext& c) {
     user_error("cannot reshape {} to {}: {} elements against {}", c[0].shape.to_string(),
                target.to_string(), from.to_string(), to.to_string());
   }
+  expect_same_last_axis(c, target);
   return {{c[0].dtype, target}};
 }
 
@@ -117,6 +119,10 @@ std::vector<TensorType> infer_transpose(const InferContext& c) {
       user_error("{} is not a permutation: axis {} stands twice", dims_to_string(perm), p);
     }
     shape.push_back(c[0].shape[p]);
+  }
+  if (is_packed(c[0].dtype) && perm.back() + 1 != c[0].shape.rank()) {
+    user_error("{} moves as whole rows: the permutation {} moves the last axis",
+               to_string(c[0].dtype), dims_to_string(perm));
   }
   return {{c[0].dtype, std::move(shape)}};
 }
@@ -198,6 +204,9 @@ std::vector<TensorType> infer_narrow(const InferContext& c) {
                a.start.to_string(), a.length.to_string(), a.axis, size.to_string());
   }
   Shape shape = c[0].shape;
+  if (is_packed(c[0].dtype) && a.axis + 1 == shape.rank()) {
+    user_error("{} moves as whole rows: axis {} is the last", to_string(c[0].dtype), a.axis);
+  }
   shape[a.axis] = a.length;
   return {{c[0].dtype, std::move(shape)}};
 }
@@ -222,10 +231,10 @@ std::vector<Value> vjp_copy(Builder&, const RuleCall&, std::span<const Value> g)
 RLX_DEFINE_OP(Reshape) = {
     .name = "Reshape",
     .fields = RLX_FIELDS(ReshapeAttrs, shape),
-    .flags = kView,
+    .flags = kView | kPackedRows,
     .doc =
         R"(y has the elements of x in row-major order under another shape.
-Operands: x, any dtype. Attributes: shape; at most one size may be -1 and is then the number of
+Operands: x, any dtype; a packed one keeps its last axis. Attributes: shape; at most one size may be -1 and is then the number of
 elements of x divided by the product of the others (also for symbolic sizes: [n, 4] to [-1, 2] gives
 [2*n, 2]). A size 0 means an empty axis.
 Errors: different numbers of elements; a -1 whose size is not a whole number, or beside a size 0.
@@ -241,12 +250,12 @@ Gradient: the cotangent in the shape of x.)",
 RLX_DEFINE_OP(Transpose) = {
     .name = "Transpose",
     .fields = RLX_FIELDS(TransposeAttrs, perm),
-    .flags = kView,
+    .flags = kView | kPackedRows,
     .doc =
         R"(Permutes axes: axis k of y is axis perm[k] of x, so y[i_0, ...] = x[...] with
 i_k at position perm[k].
-Operands: x, any dtype. Attributes: perm, a permutation of the axes of x (negative axes count from the
-end). Errors: a wrong number of entries; an axis that stands twice or is out of range.
+Operands: x, any dtype; a packed one keeps its last axis. Attributes: perm, a permutation of the axes
+of x (negative axes count from the end). Errors: a wrong number of entries; an axis that stands twice or is out of range.
 Gradient: the inverse permutation.)",
     .infer = infer_transpose,
     .normalize = normalize_transpose,
@@ -259,7 +268,7 @@ Gradient: the inverse permutation.)",
 RLX_DEFINE_OP(Expand) = {
     .name = "Expand",
     .fields = RLX_FIELDS(ExpandAttrs, shape),
-    .flags = kView,
+    .flags = kView | kPackedRows,
     .doc =
         R"(Broadcasts x to a shape: axes are aligned from the right, missing leading axes are added, and
 an axis of size 1 is repeated.
@@ -277,11 +286,11 @@ Gradient: the sum over the axes that were added or repeated.)",
 RLX_DEFINE_OP(Narrow) = {
     .name = "Narrow",
     .fields = RLX_FIELDS(NarrowAttrs, axis, start, length),
-    .flags = kView,
+    .flags = kView | kPackedRows,
     .doc =
         R"(The elements start ... start + length - 1 along one axis.
-Operands: x, any dtype. Attributes: axis (negative counts from the end), start and length (sizes,
-possibly symbolic). Errors: start or length negative, or start + length past the end; for symbolic
+Operands: x, any dtype. Attributes: axis (negative counts from the end; not the last one of a packed
+dtype), start and length (sizes, possibly symbolic). Errors: start or length negative, or start + length past the end; for symbolic
 sizes this is checked when they are bound.
 Gradient: the cotangent with zeros before and after.)",
     .infer = infer_narrow,
@@ -295,10 +304,11 @@ Gradient: the cotangent with zeros before and after.)",
 RLX_DEFINE_OP(Copy) = {
     .name = "Copy",
     .fields = RLX_FIELDS(NoAttrs),
+    .flags = kPackedRows,
     .doc =
         R"(y = x, in memory of its own, dense and row-major. The layout pass inserts it where a kernel
 cannot read the strides of a view.
-Operands: x, any dtype.)",
+Operands: x, any dtype, packed ones too.)",
     .infer = infer_copy,
     .jvp = jvp_linear,
     .vjp = vjp_copy,

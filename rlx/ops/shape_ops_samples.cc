@@ -17,6 +17,11 @@ constexpr DType kAllDTypes[] = {
 #include "rlx/base/dtypes.def"
 };
 
+constexpr DType kPackedDTypes[] = {
+#define RLX_PACKED_DTYPE(E, name, elements, bytes) DType::E,
+#include "rlx/base/dtypes.def"
+};
+
 SampleOperand operand(DType t, Dims shape) {
   if (t == DType::kBool) return {t, std::move(shape), {Draw::kInteger, 0, 1}};
   if (is_integer(t)) return {t, std::move(shape), {Draw::kInteger, 0, 100}};
@@ -34,6 +39,14 @@ WrongCall wrong(std::string name, const OpDef& op, auto attrs, Dims shape, std::
   return {std::move(name),
           Attrs::of(op.fields, std::move(attrs)),
           {{DType::kF32, Shape(std::span<const int64_t>(shape))}},
+          std::move(error)};
+}
+
+WrongCall wrong_packed(std::string name, const OpDef& op, auto attrs, Dims shape,
+                       std::string error) {
+  return {std::move(name),
+          Attrs::of(op.fields, std::move(attrs)),
+          {{DType::kQ8_0, Shape(std::span<const int64_t>(shape))}},
           std::move(error)};
 }
 
@@ -55,6 +68,10 @@ std::vector<Sample> reshape_samples() {
       make("large", {128, 300}, DType::kF32, {300, 128}),
   };
   for (const DType t : kAllDTypes) s.push_back(make(named("", t), {3, 2}, t, {2, 3}));
+  for (const DType t : kPackedDTypes) {
+    s.push_back(make(named("", t), {3, 2, 64}, t, {6, 64}));
+    s.push_back(make(named("empty_", t), {4, 0, 32}, t, {0, 32}));
+  }
   return s;
 }
 
@@ -69,6 +86,10 @@ std::vector<WrongCall> wrong_reshapes() {
       make("no_multiple", {-1, 3}, {4}, "4 elements are not a multiple of 3"),
       make("open_beside_zero", {-1, 0}, {0}, "has no size"),
       make("negative", {-2, 2}, {4}, "negative size -2"),
+      wrong_packed("packed_rows", kReshapeOp, ReshapeAttrs{{4, 32}}, {2, 64},
+                   "q8_0 moves as whole rows: the last axis 64 cannot become that of [4, 32]"),
+      wrong_packed("packed_block", kReshapeOp, ReshapeAttrs{{33}}, {33},
+                   "its last axis must be whole blocks of 32 elements"),
   };
 }
 
@@ -92,6 +113,10 @@ std::vector<Sample> transpose_samples() {
   };
   for (const DType t : kAllDTypes) s.push_back(make(named("", t), {1, 0}, t, {17, 9}));
   for (const DType t : kAllDTypes) s.push_back(make(named("batch_", t), {0, 2, 1}, t, {2, 33, 18}));
+  for (const DType t : kPackedDTypes) {
+    s.push_back(make(named("", t), {1, 0, 2}, t, {5, 7, 96}));
+    s.push_back(make(named("lead_", t), {2, 0, 1, 3}, t, {2, 3, 5, 32}));
+  }
   return s;
 }
 
@@ -104,6 +129,8 @@ std::vector<WrongCall> wrong_transposes() {
       make("length", {0, 1, 2}, "[0, 1, 2] has 3 entries for an operand of rank 2"),
       make("twice", {1, -1}, "not a permutation: axis 1 stands twice"),
       make("range", {0, 2}, "axis 2 is out of range for rank 2"),
+      wrong_packed("packed", kTransposeOp, TransposeAttrs{{1, 0}}, {2, 32},
+                   "the permutation [1, 0] moves the last axis"),
   };
 }
 
@@ -125,6 +152,8 @@ std::vector<Sample> expand_samples() {
       make("large", {300, 128}, DType::kF32, {1, 128}),
   };
   for (const DType t : kAllDTypes) s.push_back(make(named("", t), {2, 3, 4}, t, {3, 1}));
+  for (const DType t : kPackedDTypes) s.push_back(make(named("", t), {2, 3, 64}, t, {3, 64}));
+  for (const DType t : kPackedDTypes) s.push_back(make(named("row_", t), {4, 64}, t, {1, 64}));
   return s;
 }
 
@@ -159,6 +188,7 @@ std::vector<Sample> narrow_samples() {
       make("large", 1, 17, 101, DType::kF32, {300, 128}),
   };
   for (const DType t : kAllDTypes) s.push_back(make(named("", t), 1, 1, 3, t, {3, 5}));
+  for (const DType t : kPackedDTypes) s.push_back(make(named("", t), 1, 1, 2, t, {3, 4, 64}));
   return s;
 }
 
@@ -173,6 +203,8 @@ std::vector<WrongCall> wrong_narrows() {
       make("negative_start", 0, -1, 2, "not within axis 0 of size 4"),
       make("negative_length", 1, 1, -1, "not within axis 1 of size 3"),
       make("axis", 2, 0, 1, "axis 2 is out of range for rank 2"),
+      wrong_packed("packed", kNarrowOp, NarrowAttrs{1, 0, 32}, {4, 64},
+                   "q8_0 moves as whole rows: axis 1 is the last"),
   };
 }
 
@@ -189,6 +221,11 @@ std::vector<Sample> copy_samples() {
   };
   for (const DType t : kAllDTypes) s.push_back(make(named("", t), t, {19, 21}));
   for (const DType t : kAllDTypes) s.push_back(make(named("rank3_", t), t, {5, 17, 9}));
+  for (const DType t : kPackedDTypes) {
+    s.push_back(make(named("", t), t, {19, 96}));
+    s.push_back(make(named("rank3_", t), t, {5, 17, 32}));
+    s.push_back(make(named("row_", t), t, {64}));
+  }
   return s;
 }
 

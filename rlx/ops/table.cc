@@ -5,6 +5,7 @@
 
 #include "rlx/base/error.h"
 #include "rlx/ir/text.h"
+#include "rlx/ops/dtype_sets.h"
 
 namespace rlx {
 

@@ -57,8 +57,8 @@ ByteRange range_of(const Array& a) {
     (step < 0 ? low : high) += step;
   }
   const auto first = reinterpret_cast<uintptr_t>(a.raw());
-  const int64_t size = size_of(a.dtype());
-  return {first + uintptr_t(low * size), first + uintptr_t(high * size)};
+  return {first + uintptr_t(bytes_of(a.dtype(), low)),
+          first + uintptr_t(bytes_of(a.dtype(), high))};
 }
 
 // A set of bytes, for many questions.

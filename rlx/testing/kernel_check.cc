@@ -40,6 +40,7 @@ ThreadPool& pool() {
 // Equal bits, except that any NaN equals any other.
 std::string compare_bits(const Array& a, const Array& b) {
   if (a.same_bits(b)) return {};
+  if (is_packed(a.dtype())) return "bits of blocks differ";
   const Tensor x = reference::widen(a), y = reference::widen(b);
   const auto same = [](double u, double v) {
     return (std::isnan(u) && std::isnan(v)) || std::memcmp(&u, &v, sizeof u) == 0;
@@ -232,7 +233,7 @@ class KernelCheck {
 
   static Array lane_of(const Array& all, int64_t k) {
     const Dims shape(all.shape().begin() + 1, all.shape().end());
-    const int64_t bytes = num_elements(shape) * size_of(all.dtype());
+    const int64_t bytes = bytes_of(all.dtype(), num_elements(shape));
     auto* data = static_cast<char*>(const_cast<void*>(all.raw())) + k * bytes;
     return Array::borrow(all.dtype(), data, shape, {}, std::make_shared<Array>(all));
   }

@@ -16,11 +16,15 @@ namespace {
 
 constexpr int64_t kBefore = 1, kAfter = 2;  // elements around a slice
 
+// Axes that views may move or cut: not the last one of packed dtypes.
+int64_t free_axes(const Array& a) { return a.rank() - is_packed(a.dtype()); }
+
 // `a` with its axes in another order, dense.
 Array reversed_axes(const Array& a) {
   const Array d = a.dense();
-  Dims shape(d.shape().rbegin(), d.shape().rend());
-  Dims strides(d.strides().rbegin(), d.strides().rend());
+  Dims shape = d.shape(), strides = d.strides();
+  std::reverse(shape.begin(), shape.begin() + free_axes(a));
+  std::reverse(strides.begin(), strides.begin() + free_axes(a));
   return Array::borrow(d.dtype(), const_cast<void*>(d.raw()), shape, strides,
                        std::make_shared<Array>(d), false)
       .copy();
@@ -28,12 +32,17 @@ Array reversed_axes(const Array& a) {
 
 Array surrounded(const Array& a) {
   Dims shape = a.shape();
-  for (int64_t& d : shape) d += kBefore + kAfter;
-  Array outer = Array::full(a.dtype(), shape, is_integer(a.dtype()) ? 1e30 : std::nan(""));
+  for (int64_t i = 0; i < free_axes(a); ++i) shape[size_t(i)] += kBefore + kAfter;
+  Array outer = is_packed(a.dtype())
+                    ? Array::uninitialized(a.dtype(), shape)
+                    : Array::full(a.dtype(), shape, is_integer(a.dtype()) ? 1e30 : std::nan(""));
   char* data = static_cast<char*>(outer.mutable_raw());
+  if (is_packed(a.dtype())) std::memset(data, 0x7E, size_t(outer.byte_size()));  // scales are NaN
   int64_t offset = 0;
-  for (int64_t s : outer.strides()) offset += kBefore * s;
-  Array middle = Array::borrow(a.dtype(), data + offset * size_of(a.dtype()), a.shape(),
+  for (int64_t i = 0; a.num_elements() > 0 && i < free_axes(a); ++i) {
+    offset += kBefore * outer.strides()[size_t(i)];
+  }
+  Array middle = Array::borrow(a.dtype(), data + bytes_of(a.dtype(), offset), a.shape(),
                                outer.strides(), std::make_shared<Array>(outer));
   middle.copy_from(a);
   return outer;
@@ -47,7 +56,8 @@ struct Part {
 Part transposed(Builder& b, const std::string& name, const Array& a) {
   const Array stored = reversed_axes(a);
   std::vector<int64_t> perm;
-  for (int64_t i = a.rank(); i-- > 0;) perm.push_back(i);
+  for (int64_t i = 0; i < a.rank(); ++i) perm.push_back(i);
+  std::reverse(perm.begin(), perm.begin() + free_axes(a));
   const Value in = input(b, name, a.dtype(), stored.type().shape);
   return {transpose(b, in, perm), stored, a};
 }
@@ -55,17 +65,17 @@ Part transposed(Builder& b, const std::string& name, const Array& a) {
 Part sliced(Builder& b, const std::string& name, const Array& a) {
   const Array stored = surrounded(a);
   Value v = input(b, name, a.dtype(), stored.type().shape);
-  for (int64_t axis = 0; axis < a.rank(); ++axis) {
+  for (int64_t axis = 0; axis < free_axes(a); ++axis) {
     v = narrow(b, v, axis, kBefore, a.shape()[size_t(axis)]);
   }
   return {v, stored, a};
 }
 
 Part broadcasted(Builder& b, const std::string& name, const Array& a) {
-  const auto axis =
-      std::find_if(a.shape().begin(), a.shape().end(), [](int64_t d) { return d > 1; }) -
-      a.shape().begin();
-  if (axis == a.rank()) {
+  const auto axis = std::find_if(a.shape().begin(), a.shape().begin() + free_axes(a),
+                                 [](int64_t d) { return d > 1; }) -
+                    a.shape().begin();
+  if (axis == free_axes(a)) {
     return {input(b, name, a.dtype(), a.type().shape), a, a};
   }
   const Array d = a.dense();
@@ -83,12 +93,16 @@ Part broadcasted(Builder& b, const std::string& name, const Array& a) {
   return {expand(b, in, a.type().shape), stored, operand};
 }
 
-// The value as the first part of a Concat along its last axis, and cut out again.
+// The value as the first part of a Concat along its last axis (packed dtypes: the one before), and
+// cut out again.
 Value through_slot(Builder& b, Value v) {
   const TensorType type = b.type(v);
-  const int64_t axis = type.shape.rank() - 1;
+  const bool packed = is_packed(type.dtype);
+  const int64_t axis = type.shape.rank() - 1 - packed;
   if (axis < 0) return v;
-  const Value parts[] = {v, zeros_like(b, v)};
+  const Value zeros =
+      packed ? constant(b, Array::zeros(type.dtype, type.shape.static_dims())) : zeros_like(b, v);
+  const Value parts[] = {v, zeros};
   return narrow(b, concat(b, parts, axis), axis, 0, type.shape[axis]);
 }
 

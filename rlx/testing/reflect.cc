@@ -38,7 +38,7 @@ class Reflection {
   std::vector<std::string> run() {
     for (const Sample& s : samples_of(op_).samples()) add(s);
     for (const Field& f : op_.fields->fields) check_field(f);
-    for (int t = 0; t < kNumDTypes; ++t) {
+    for (int t = 0; t < kNumDTypes + kNumPackedDTypes; ++t) {
       if (row_of(op_).dtypes.contains(DType(t)) && !dtypes_.count(DType(t))) {
         miss("dtype {}", to_string(DType(t)));
       }
@@ -103,7 +103,7 @@ class Reflection {
         const int64_t value = std::get<int64_t>(f.get(c.attrs.get()));
         const DType main = main_dtype(c.operands, c.results);
         have.insert({value, main});
-        for (int t = 0; t < kNumDTypes; ++t) {
+        for (int t = 0; t < kNumDTypes + kNumPackedDTypes; ++t) {
           if (accepted.count({value, DType(t)})) continue;
           std::vector<TensorType> types = c.operands;
           for (TensorType& x : types) {

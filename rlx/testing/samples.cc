@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "rlx/base/error.h"
+#include "rlx/base/packed_blocks.h"
 #include "rlx/ops/table.h"
 
 namespace rlx {
@@ -104,7 +106,30 @@ std::vector<double> draw_values(const SampleOperand& o, int64_t count, std::mt19
   return v;
 }
 
+// Numbers that are quantized; kSpecial: any codes, under every kind of scale.
+Array draw_packed(const SampleOperand& o, std::mt19937_64& rng) {
+  SampleOperand wide = o;
+  wide.dtype = DType::kF32;
+  Array values = Array::uninitialized(DType::kF32, o.shape);
+  const std::vector<double> real = draw_values(wide, values.num_elements(), rng);
+  if (o.draw.kind != Draw::kSpecial) {
+    std::copy(real.begin(), real.end(), values.mutable_data<float>().begin());
+    return pack(values, o.dtype);
+  }
+  constexpr uint16_t kScales[] = {0x3C00, 0xBC01, 0x0001, 0x83FF, 0x7BFF, 0x0000,
+                                  0x8000, 0x7C00, 0xFC00, 0x7E00, 0x2E66, 0x1234};
+  Array a = Array::uninitialized(o.dtype, o.shape);
+  auto* bytes = static_cast<uint8_t*>(a.mutable_raw());
+  for (int64_t i = 0; i < a.byte_size(); ++i) bytes[i] = uint8_t(rng());
+  const int64_t block = block_of(o.dtype).bytes;
+  for (int64_t i = 0; i < a.byte_size(); i += block) {
+    std::memcpy(bytes + i, &kScales[size_t(i / block) % std::size(kScales)], sizeof(uint16_t));
+  }
+  return a;
+}
+
 Array draw_array(const SampleOperand& o, std::mt19937_64& rng) {
+  if (is_packed(o.dtype)) return draw_packed(o, rng);
   Array a = Array::uninitialized(o.dtype, o.shape);
   const int64_t n = a.num_elements();
   const std::vector<double> real = draw_values(o, n, rng);

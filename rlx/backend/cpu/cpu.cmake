@@ -14,3 +14,14 @@ foreach(target avx3 avx2 scalar)
     PROPERTIES COMPILE_OPTIONS
     "${stage_flags_${target}};-UHWY_DISABLED_TARGETS;-mtune=generic;-O2;-ffp-contract=off;-fno-sanitize=all")
 endforeach()
+
+# Dot products of bytes. No -mavxvnni: compilers would choose that shorter form of the instruction,
+# which Ice Lake lacks.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(int8_avx2 -mavx2 -mfma -mf16c)
+  set(int8_vnni ${int8_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
+  foreach(file int8_avx2 int8_vnni)
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/rlx/backend/cpu/int8/${file}.cc
+                                PROPERTIES COMPILE_OPTIONS "${${file}}")
+  endforeach()
+endif()

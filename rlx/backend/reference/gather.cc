@@ -1,5 +1,6 @@
 #include "rlx/ops/gather.h"
 
+#include "rlx/backend/reference/packed.h"
 #include "rlx/backend/reference/storage.h"
 #include "rlx/base/error.h"
 
@@ -51,6 +52,12 @@ void gather(const Call& call) {
   const auto& a = call.as<GatherAttrs>();
   const Tensor &table = call.operands[0], &indices = call.operands[1];
   const Sizes s = sizes_of(table.shape, indices.shape, a.axis, a.batch_dims);
+  if (is_packed(table.dtype)) {
+    const std::vector<float> from = decoded(table);
+    for_each_gathered(
+        s, indices, [&](int64_t i, int64_t j) { call.results[0].f[size_t(j)] = from[size_t(i)]; });
+    return;
+  }
   with_elements(table, call.results[0], [&](const auto& from, auto& to) {
     for_each_gathered(s, indices, [&](int64_t i, int64_t j) { to[size_t(j)] = from[size_t(i)]; });
   });

@@ -36,6 +36,7 @@ Kernel find(const OpDef& op) {
 }
 
 int64_t wrap(int64_t v, DType t) {
+  if (is_packed(t)) return v;  // bytes
   return visit_dtype(t, [&]<class T>() -> int64_t {
     if constexpr (std::is_same_v<T, bool>) {
       return v != 0;
@@ -54,7 +55,7 @@ constexpr bool kIsComplex =
 }  // namespace
 
 Tensor::Tensor(DType t, Dims s) : dtype(t), shape(std::move(s)) {
-  const auto n = size_t(num_elements(shape));
+  const auto n = size_t(num_elements(stored_shape(*this)));
   if (rlx::is_float(t)) {
     f.assign(n, 0.0);
   } else if (rlx::is_complex(t)) {
@@ -64,9 +65,20 @@ Tensor::Tensor(DType t, Dims s) : dtype(t), shape(std::move(s)) {
   }
 }
 
+Dims stored_shape(const Tensor& t) {
+  Dims dims = t.shape;
+  if (is_packed(t.dtype)) dims.back() = bytes_of(t.dtype, dims.back());
+  return dims;
+}
+
 Tensor widen(const Array& source) {
   const Array a = source.dense();
   Tensor t(a.dtype(), a.shape());
+  if (is_packed(t.dtype)) {
+    const auto* bytes = static_cast<const uint8_t*>(a.raw());
+    t.i.assign(bytes, bytes + a.byte_size());
+    return t;
+  }
   visit_dtype(a.dtype(), [&]<class T>() {
     const std::span<const T> from = a.data<T>();
     for (size_t k = 0; k < from.size(); ++k) {
@@ -84,6 +96,11 @@ Tensor widen(const Array& source) {
 
 Array narrow(const Tensor& t) {
   Array a = Array::uninitialized(t.dtype, t.shape);
+  if (is_packed(t.dtype)) {
+    auto* bytes = static_cast<uint8_t*>(a.mutable_raw());
+    for (size_t k = 0; k < t.i.size(); ++k) bytes[k] = uint8_t(t.i[k]);
+    return a;
+  }
   visit_dtype(t.dtype, [&]<class T>() {
     const std::span<T> to = a.mutable_data<T>();
     for (size_t k = 0; k < to.size(); ++k) {
@@ -104,11 +121,11 @@ Array narrow(const Tensor& t) {
 }
 
 Dims broadcast_strides(const Tensor& t, std::span<const int64_t> shape) {
-  const Dims own = dense_strides(t.shape);
+  const Dims stored = stored_shape(t), own = dense_strides(stored);
   Dims strides(shape.size(), 0);
-  const size_t shift = shape.size() - t.shape.size();
-  for (size_t a = 0; a < t.shape.size(); ++a) {
-    strides[a + shift] = t.shape[a] == 1 ? 0 : own[a];
+  const size_t shift = shape.size() - stored.size();
+  for (size_t a = 0; a < stored.size(); ++a) {
+    strides[a + shift] = stored[a] == 1 ? 0 : own[a];
   }
   return strides;
 }

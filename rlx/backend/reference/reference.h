@@ -15,7 +15,8 @@
 namespace rlx::reference {
 
 // A dense tensor with wide elements. Floats live in f, integers and bools in i (u64 as its bit
-// pattern), complex numbers in c. Operands are widened exactly.
+// pattern), complex numbers in c; packed dtypes keep the bytes of their blocks, one per entry of i.
+// Operands are widened exactly.
 struct Tensor {
   DType dtype = DType::kF32;
   Dims shape;
@@ -28,6 +29,10 @@ struct Tensor {
   int64_t size() const { return num_elements(shape); }
   bool is_float() const { return rlx::is_float(dtype); }
 };
+
+// The sizes of what f, i or c hold: those of the tensor, but for the last axis of packed dtypes,
+// which counts bytes.
+Dims stored_shape(const Tensor& t);
 
 Tensor widen(const Array& a);
 // Rounds to the dtype once (integers wrap).

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "rlx/backend/cpu/kernels/packed_view.h"
 #include "rlx/backend/cpu/kernels/strided_copy.h"
 #include "rlx/compile/kernel.h"
 #include "rlx/ops/shape_ops.h"
@@ -36,11 +37,11 @@ PreparedKernel prepare_concat(const KernelCall& call) {
   int64_t chunks = 0, offset = 0;
   double nanoseconds = 0;
   for (const TensorDesc& x : call.operands) {
-    StridedCopy copy(size_of(x.dtype), x.dims, x.strides, y.strides);
+    StridedCopy copy = copy_between(x, y.strides);
     nanoseconds += copy.nanoseconds();
     const int64_t first = chunks;
     chunks += copy.chunks();
-    state.parts.push_back({std::move(copy), offset * y.strides[axis] * size_of(y.dtype), first});
+    state.parts.push_back({std::move(copy), bytes_of(y.dtype, offset * y.strides[axis]), first});
     offset += x.dims[axis];
   }
   return PreparedKernel::single(std::move(state), chunks, run_concat, nanoseconds);

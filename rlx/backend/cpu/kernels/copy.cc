@@ -1,3 +1,4 @@
+#include "rlx/backend/cpu/kernels/packed_view.h"
 #include "rlx/backend/cpu/kernels/strided_copy.h"
 #include "rlx/compile/kernel.h"
 
@@ -6,7 +7,7 @@ namespace {
 
 PreparedKernel prepare_copy(const KernelCall& call) {
   const TensorDesc &x = call.operands[0], &y = call.results[0];
-  StridedCopy copy(size_of(x.dtype), x.dims, x.strides, y.strides);
+  StridedCopy copy = copy_between(x, y.strides);
   const int64_t chunks = copy.chunks();
   const double nanoseconds = copy.nanoseconds();
   return PreparedKernel::single(

@@ -7,6 +7,7 @@
 #include <string>
 #include <type_traits>
 
+#include "rlx/backend/cpu/kernels/packed_codec.h"
 #include "rlx/base/checked.h"
 #include "rlx/base/error.h"
 #include "rlx/compile/kernel.h"
@@ -66,8 +67,10 @@ ResolveFn resolve_for(DType t) {
 
 struct GatherState {
   Sizes s;
-  int64_t slice_bytes;  // of t elements
-  int64_t slices;       // of the result: b * o * k
+  DType from, to;       // `from` is packed if they differ
+  int64_t slice_bytes;  // of t elements in the table
+  int64_t result_bytes;
+  int64_t slices;  // of the result: b * o * k
   int64_t slices_per_chunk;
   ResolveFn resolve;
 };
@@ -94,6 +97,14 @@ void copy_slices(const char* table, const int64_t* rows, int64_t count, int64_t 
   }
 }
 
+// Slices of a packed table, decoded.
+void decode_slices(const GatherState& g, const char* table, const int64_t* rows, int64_t count,
+                   char* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    decode_row(g.from, table + rows[i] * g.slice_bytes, g.s.t, g.to, out + i * g.result_bytes);
+  }
+}
+
 void run_gather(const void* state, const StepArgs& args, int64_t chunk) {
   const auto& g = *static_cast<const GatherState*>(state);
   const Sizes& s = g.s;
@@ -103,8 +114,13 @@ void run_gather(const void* state, const StepArgs& args, int64_t chunk) {
     const int64_t k = at % s.k, outer = at / s.k;  // outer: (b, o)
     const int64_t count = std::min({kIndexBlock, s.k - k, end - at});
     g.resolve(args.operands[1], outer / s.o * s.k + k, count, s.n, rows);
-    copy_slices(args.in<char>(0) + outer * s.n * g.slice_bytes, rows, count, g.slice_bytes,
-                args.out<char>(0) + at * g.slice_bytes);
+    const char* table = args.in<char>(0) + outer * s.n * g.slice_bytes;
+    char* out = args.out<char>(0) + at * g.result_bytes;
+    if (g.from == g.to) {
+      copy_slices(table, rows, count, g.slice_bytes, out);
+    } else {
+      decode_slices(g, table, rows, count, out);
+    }
     at += count;
   }
 }
@@ -114,12 +130,15 @@ PreparedKernel prepare_gather(const KernelCall& call) {
   const TensorDesc &table = call.operands[0], &indices = call.operands[1];
   GatherState g;
   g.s = sizes_of(table.dims, indices.dims, a.axis, a.batch_dims);
-  g.slice_bytes = g.s.t * size_of(table.dtype);
+  g.from = table.dtype;
+  g.to = call.results[0].dtype;
+  g.slice_bytes = bytes_of(g.from, g.s.t);
+  g.result_bytes = bytes_of(g.to, g.s.t);
   // Empty slices still have their indices checked.
   g.slices = g.s.b * g.s.o * g.s.k;
-  g.slices_per_chunk = std::max<int64_t>(1, kChunkBytes / std::max<int64_t>(g.slice_bytes, 8));
+  g.slices_per_chunk = std::max<int64_t>(1, kChunkBytes / std::max<int64_t>(g.result_bytes, 8));
   g.resolve = resolve_for(indices.dtype);
-  const double nanoseconds = double(g.slices) * (2 + double(g.slice_bytes) * 0.12);
+  const double nanoseconds = double(g.slices) * (2 + double(g.result_bytes) * 0.12);
   const int64_t chunks = ceil_div(g.slices, g.slices_per_chunk);
   return PreparedKernel::single(g, chunks, run_gather, nanoseconds);
 }
@@ -233,11 +252,23 @@ PreparedKernel prepare_backward(const KernelCall& call) {
   return k;
 }
 
-constexpr KernelEntry kGatherEntries[] = {{
-    .name = "gather:slices",
-    .fits = [](const KernelCall&) -> std::string_view { return {}; },
-    .prepare = prepare_gather,
-}};
+constexpr KernelEntry kGatherEntries[] = {
+    {
+        .name = "gather:blocks",
+        .fits = [](const KernelCall& c) -> std::string_view {
+          return is_packed(c.operands[0].dtype) ? "" : "only packed dtypes";
+        },
+        .prepare = prepare_gather,
+        .vector = true,
+    },
+    {
+        .name = "gather:slices",
+        .fits = [](const KernelCall& c) -> std::string_view {
+          return is_packed(c.operands[0].dtype) ? "packed dtypes are decoded" : "";
+        },
+        .prepare = prepare_gather,
+    },
+};
 constexpr KernelEntry kBackwardEntries[] = {{
     .name = "gather_backward:owned",
     .fits = [](const KernelCall&) -> std::string_view { return {}; },
