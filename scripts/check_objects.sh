@@ -15,7 +15,7 @@ done
 
 # Files compiled for one instruction set by flags must not offer std functions to the linker: it
 # could take that copy for everyone.
-for object in $(printf '%s\n' "$objects" | grep '/stages_[a-z0-9]*\.cc\.o$' || true); do
+for object in $(printf '%s\n' "$objects" | grep -E '/(stages_[a-z0-9]*|int8_(avx2|vnni))\.cc\.o$' || true); do
   if nm -C "$object" | grep ' [WVu] '; then
     echo "objects: $object defines weak symbols" >&2
     exit 1

@@ -12,6 +12,8 @@ import pathlib
 import sys
 import warnings
 
+import gguf
+import gguf.quants
 import jax
 import numpy as np
 import scipy.special as sp
@@ -30,6 +32,11 @@ NUMPY = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8":
          "c64": np.complex64, "c128": np.complex128}
 
 
+# Blocks of packed dtypes are exported as their bytes, which take the place of the last axis.
+PACKED = {"q4_0": gguf.GGMLQuantizationType.Q4_0, "q8_0": gguf.GGMLQuantizationType.Q8_0}
+BLOCK_BYTES = {"q4_0": 18, "q8_0": 34}
+
+
 def is_float(t):
     return t in ("f16", "bf16", "f32", "f64")
 
@@ -44,10 +51,14 @@ class Tensor:
     def __init__(self, raw, spec):
         self.dtype = spec["dtype"]
         shape = tuple(spec["shape"])
+        if self.dtype in PACKED:
+            shape = (*shape[:-1], shape[-1] // 32 * BLOCK_BYTES[self.dtype])
         n = int(np.prod(shape, dtype=np.int64))
         wide = np.float64 if is_float(self.dtype) else np.complex128 if is_complex(self.dtype) else np.int64
         a = np.frombuffer(raw, dtype=wide, count=n, offset=spec["offset"]).reshape(shape)
-        if self.dtype in INTS or self.dtype == "bool":
+        if self.dtype in PACKED:
+            a = a.astype(np.uint8)
+        elif self.dtype in INTS or self.dtype == "bool":
             a = a.astype(NUMPY[self.dtype])
         self.a = a
 
@@ -262,9 +273,14 @@ def identity(at, x):
 
 
 # --- shape ----------------------------------------------------------------------------------------
+def stored(shape, x):
+    """Rows of packed dtypes stay whole: their last axis counts bytes."""
+    return [*shape[:-1], x.a.shape[-1]] if x.dtype in PACKED else shape
+
+
 @oracle("Reshape")
 def reshape(at, x):
-    return [np.reshape(x[0].a, at["shape"])]
+    return [np.reshape(x[0].a, stored(at["shape"], x[0]))]
 
 
 @oracle("Transpose")
@@ -274,7 +290,7 @@ def transpose(at, x):
 
 @oracle("Expand")
 def expand(at, x):
-    return [np.broadcast_to(x[0].a, at["shape"])]
+    return [np.broadcast_to(x[0].a, stored(at["shape"], x[0]))]
 
 
 @oracle("Narrow")
@@ -334,6 +350,8 @@ def take(table, indices, axis, batch_dims):
 
 @oracle("Gather")
 def gather(at, x):
+    if x[0].dtype in PACKED:
+        return [take(decode(x[0]), x[1].a.astype(np.int64), at["axis"], at["batch_dims"])]
     return [take(x[0].a, x[1].a.astype(np.int64), at["axis"], at["batch_dims"])]
 
 
@@ -670,11 +688,97 @@ def max_pool_backward(at, x):
     return [out]
 
 
+# --- quantization ---------------------------------------------------------------------------------
+def decode(t):
+    if t.a.size == 0:
+        return np.zeros((*t.a.shape[:-1], t.a.shape[-1] // BLOCK_BYTES[t.dtype] * 32))
+    with np.errstate(all="ignore"):
+        return gguf.quants.dequantize(np.ascontiguousarray(t.a), PACKED[t.dtype]).astype(np.float64)
+
+
+def encode(v, dtype):
+    if v.size == 0:
+        return np.zeros((*v.shape[:-1], v.shape[-1] // 32 * BLOCK_BYTES[dtype]), np.uint8)
+    with np.errstate(all="ignore"):
+        return gguf.quants.quantize(v.astype(np.float32), PACKED[dtype])
+
+
+def along(values, axis, rank, dtype):
+    values = np.asarray(values, dtype)
+    if axis is None:
+        return values.reshape(())
+    shape = [1] * rank
+    shape[axis] = -1
+    return values.reshape(shape)
+
+
+def round_codes(v, rounding):
+    return np.rint(v) if rounding == "Even" else np.trunc(v) + np.where(
+        np.abs(v - np.trunc(v)) >= 0.5, np.copysign(1, v), 0)
+
+
+@oracle("Quantize")
+def quantize(at, x):
+    v = x[0].a
+    if at["dtype"] in PACKED:
+        want = encode(v, at["dtype"])
+        zero = 0 if at["dtype"] == "q8_0" else 0x88
+        blocks = v.astype(np.float32).reshape(-1, 32)
+        bytes_of_blocks = want.reshape(blocks.shape[0], -1) if v.size else want
+        for b, codes in zip(blocks, bytes_of_blocks):
+            # Our own rules: not finite, and so small that 1 / d is infinite.
+            if not np.isfinite(b).all():
+                codes[2:] = zero
+                codes[:2] = np.array([np.nan], np.float16).view(np.uint8)
+            elif 0 < np.abs(b).max() < 1e-37:
+                codes[2:] = zero
+        return [want]
+    wide = np.float64 if x[0].dtype == "f64" else np.float32
+    with np.errstate(all="ignore"):
+        ratio = v.astype(wide) / along(at["scales"], at["axis"], v.ndim, wide)
+        codes = round_codes(np.where(np.isnan(v), 0, ratio), at["rounding"]).astype(np.float64)
+    info = np.iinfo(NUMPY[at["dtype"]])
+    return [np.clip(codes + along(at["zero_points"], at["axis"], v.ndim, np.float64), info.min, info.max)]
+
+
+@oracle("Dequantize")
+def dequantize(at, x):
+    if x[0].dtype in PACKED:
+        return [decode(x[0])]
+    wide = np.float64 if at["dtype"] == "f64" else np.float32
+    q = x[0].a.astype(np.float64)
+    zero = along(at["zero_points"], at["axis"], q.ndim, np.float64)
+    return [(q - zero) * along(at["scales"], at["axis"], q.ndim, wide).astype(np.float64)]
+
+
+@oracle("DequantMatMul")
+def dequant_matmul(at, x):
+    left = x[0].a
+    if at["activations"] == "Int8Block" and left.size:
+        left = gguf.quants.dequantize(encode(left, "q8_0"), PACKED["q8_0"]).astype(np.float64)
+    return [left @ np.swapaxes(decode(x[1]), -1, -2)]
+
+
+@oracle("QMatMul")
+def qmatmul(at, x):
+    left = x[0].a.astype(np.int64) - at["x_zero_point"]
+    total = left @ (x[1].a.astype(np.int64) - np.asarray(at["w_zero_points"]))
+    if len(x) > 2:
+        total = total + x[2].a.astype(np.int64)
+    scaled = total.astype(np.int32).astype(np.float32) * np.asarray(at["multipliers"], np.float32)
+    return [np.clip(np.rint(scaled).astype(np.float64) + at["out_zero_point"], -128, 127)]
+
+
 # --- comparison -----------------------------------------------------------------------------------
 def problem(op, got, want, dtype):
     want = np.asarray(want)
     if got.shape != want.shape:
         return f"shape {got.shape} against {want.shape}"
+    if dtype in PACKED:
+        bad = got != want
+        if not bad.any():
+            return None
+        return f"{int(bad.sum())} bytes of {bad.size} differ, first at {np.argwhere(bad)[0]}"
     if dtype in INTS or dtype == "bool":
         bad = got != want.astype(got.dtype)
         return None if not bad.any() else f"{got[bad][0]} against {want[bad][0]}"
