@@ -11,6 +11,7 @@
 #include "rlx/backend/cpu/cpu.h"
 #include "rlx/backend/cpu/region/code.h"
 #include "rlx/base/error.h"
+#include "rlx/ir/text.h"
 #include "rlx/ops/activation.h"
 #include "rlx/ops/binary.h"
 #include "rlx/ops/build.h"
@@ -387,7 +388,9 @@ TEST(RegionProgram, RandomBodiesGiveTheBitsOfTheirNodes) {
     RandomBody random(seed, sets[seed % sets.size()]);
     const GraphRef body = random.make(1 + seed % 5, 2 + seed % 37);
     check_body(body, seed % 3 == 0, fmt::format("seed {}", seed));
-    if (HasFatalFailure()) return;
+    if (HasFatalFailure()) {
+      FAIL() << print(*body);
+    }
   }
 }
 

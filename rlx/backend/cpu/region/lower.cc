@@ -8,6 +8,7 @@
 #include "rlx/backend/cpu/kernels/elementwise_rows.h"
 #include "rlx/backend/cpu/region/code.h"
 #include "rlx/backend/cpu/region/native.h"
+#include "rlx/backend/cpu/region/schedule.h"
 #include "rlx/base/error.h"
 #include "rlx/ir/leaf.h"
 
@@ -15,11 +16,6 @@ namespace rlx::cpu::region {
 namespace {
 
 constexpr uint32_t kNone = ~uint32_t(0);
-
-struct Result {
-  uint32_t node = 0;  // its root
-  DType stored = DType::kF32;
-};
 
 // Where a value can be read: as lanes (what registers hold) or as a row (what row functions see).
 // The two differ for bool only: masks, and bytes.
@@ -35,26 +31,21 @@ class Lowering {
       : body_(body),
         options_(options),
         wide_(wide),
-        as_columns_(as_columns),
         find_(wide ? table.find_f64 : table.find_f32),
         lane_(wide ? 8 : 4),
-        group_(int64_t(table.vector_bytes) * 8 / lane_),
+        group_(wide ? table.group_f64 : table.group_f32),
         places_(body.size()),
-        uses_(body.size(), 0),
-        roots_(body.size()) {}
+        schedule_(schedule(body, options, as_columns)),
+        uses_(schedule_.uses),
+        order_(schedule_.order),
+        results_(schedule_.results) {}
 
   Code run() {
-    find_roots();
-    for (size_t i = 0; i < body_.outputs().size(); ++i) {
-      const Value v = body_.outputs()[i].value;
-      const DType stored =
-          options_.stored_results.empty() ? body_.type(v).dtype : options_.stored_results[i];
-      results_.push_back({roots_[v.node], stored});
+    for (size_t i = 0; i < results_.size(); ++i) {
       code_.result_slot.push_back(add_slot({SlotKind::kResult, uint16_t(i), 0}));
-      ++uses_[roots_[v.node]];
     }
-    find_order();
     place_leaves();
+    prefetch_inputs();
     for (position_ = 0; position_ < order_.size(); ++position_) emit_node(order_[position_]);
     finish();
     code_.tile_bytes = tile_bytes_;
@@ -62,121 +53,26 @@ class Lowering {
   }
 
  private:
-  // ---- Order ----
-
   DType dtype(uint32_t id) const { return body_.node(id).results[0].dtype; }
   bool native(DType t) const { return is_native(t, wide_); }
-  bool is_leaf(uint32_t id) const {
-    return is_signature_leaf(body_.node(id)) || is_constant(body_.node(id));
-  }
-
-  // A cast to 16 bits whose only readers are results of that dtype: their store rounds.
-  bool rounds_at_store(uint32_t id, std::span<const uint32_t> readers) const {
-    if (!is_half(dtype(id)) || readers[id] != 0) return false;
-    for (size_t i = 0; i < body_.outputs().size(); ++i) {
-      const Value v = body_.outputs()[i].value;
-      const bool same = options_.stored_results.empty() ||
-                        options_.stored_results[i] == dtype(v.node) ||
-                        options_.stored_results[i] == DType::kF32;
-      if (v.node == id && !same) return false;
-    }
-    return true;
-  }
-
-  // Nodes that only forward their operand stand for it.
-  void find_roots() {
-    std::vector<uint32_t> readers(body_.size(), 0);
-    for (const Node& n : body_.nodes()) {
-      for (Value v : n.operands) ++readers[v.node];
-    }
-    for (uint32_t id = 0; id < body_.size(); ++id) {
-      const Node& n = body_.node(id);
-      roots_[id] = id;
-      if (n.operands.size() != 1) continue;
-      const DType from = dtype(n.operands[0].node);
-      const bool half_only =
-          rounds_at_store(id, readers) && is_cast(n) && (from == DType::kF32 || from == dtype(id));
-      if (forwards(n, from) || half_only) roots_[id] = roots_[n.operands[0].node];
-    }
-  }
+  bool leaf(uint32_t id) const { return is_leaf(body_.node(id)); }
 
   std::vector<uint32_t> operands_of(uint32_t id) const {
     std::vector<uint32_t> list;
-    for (Value v : body_.node(id).operands) list.push_back(roots_[v.node]);
+    for (Value v : body_.node(id).operands) list.push_back(schedule_.roots[v.node]);
     return list;
   }
 
-  // Sethi and Ullman: how many values a node needs at once, if the hungriest operand goes first.
-  void find_order() {
-    std::vector<int> need(body_.size(), 0);
-    for (uint32_t id = 0; id < body_.size(); ++id) {
-      if (is_leaf(id) || roots_[id] != id) continue;
-      std::vector<int> of;
-      for (uint32_t o : operands_of(id)) {
-        if (!is_leaf(o)) of.push_back(need[o]);
-      }
-      std::sort(of.rbegin(), of.rend());
-      need[id] = 1;
-      for (size_t i = 0; i < of.size(); ++i) need[id] = std::max(need[id], of[i] + int(i));
-    }
-    std::vector<uint8_t> state(body_.size(), 0);  // 1: opened, 2: done
-    std::vector<uint32_t> stack;
-    for (const Result& r : results_) {
-      stack.push_back(r.node);
-      while (!stack.empty()) {
-        const uint32_t id = stack.back();
-        if (state[id] == 2 || is_leaf(id)) {
-          stack.pop_back();
-          continue;
-        }
-        std::vector<uint32_t> operands = operands_of(id);
-        if (state[id] == 1) {
-          state[id] = 2;
-          stack.pop_back();
-          order_.push_back(id);
-          for (uint32_t o : operands) ++uses_[o];
-          continue;
-        }
-        state[id] = 1;
-        std::stable_sort(operands.begin(), operands.end(),
-                         [&](uint32_t a, uint32_t b) { return need[a] < need[b]; });
-        for (uint32_t o : operands) {
-          if (state[o] == 0 && !is_leaf(o)) stack.push_back(o);
-        }
-      }
-    }
-    find_last_reads();
-  }
-
-  // Result 0 may lie on an input: it is not written before the last read of any input of its size.
-  void find_last_reads() {
-    for (size_t k = 0; k < order_.size(); ++k) {
-      for (uint32_t o : operands_of(order_[k])) {
-        if (may_alias(o)) last_read_ = k;
-      }
-    }
-    for (size_t r = 1; r < results_.size(); ++r) {
-      if (may_alias(results_[r].node)) last_read_ = order_.size();
-    }
-  }
-
-  bool may_alias(uint32_t id) const {
-    if (!is_signature_leaf(body_.node(id))) return false;
-    const RegionInput in = input_of(input_index(id));
-    return in.form == RegionForm::kColumns &&
-           stored_size(in.stored) == stored_size(results_[0].stored);
+  NativeOp native_of(uint32_t id) const {
+    const Node& n = body_.node(id);
+    std::vector<DType> types;
+    for (Value v : n.operands) types.push_back(dtype(v.node));
+    return native_op(n, types, wide_);
   }
 
   size_t input_index(uint32_t id) const {
     const auto& inputs = body_.inputs();
     return size_t(std::find(inputs.begin(), inputs.end(), Value{id, 0}) - inputs.begin());
-  }
-
-  RegionInput input_of(size_t i) const {
-    RegionInput in{RegionForm::kColumns, body_.type(body_.inputs()[i]).dtype};
-    if (!options_.inputs.empty()) in = options_.inputs[i];
-    if (as_columns_ && in.form == RegionForm::kRow) in.form = RegionForm::kColumns;
-    return in;
   }
 
   // ---- Slots ----
@@ -225,7 +121,7 @@ class Lowering {
       const uint32_t id = body_.inputs()[i].node;
       if (uses_[id] == 0) continue;
       Place& p = places_[id];
-      const RegionInput in = input_of(i);
+      const RegionInput in = schedule_.inputs[i];
       if (in.form != RegionForm::kColumns) {
         p.scalar = true;
         p.row = scalar_slot(SlotKind::kScalar, i);
@@ -266,6 +162,18 @@ class Lowering {
     }
   }
 
+  // Long functions keep the processor from seeing the next loads in time.
+  void prefetch_inputs() {
+    const bool any = std::any_of(order_.begin(), order_.end(), [&](uint32_t id) {
+      const NativeOp op = native_of(id);
+      return op.body ||
+             (!op.rounds && op.unary == StageOp::kCount && op.forms[0] == StageOp::kCount);
+    });
+    for (uint16_t slot : code_.input_slot) {
+      if (any && slot != kNoSlot) emit(StageOp::kPrefetch, slot);
+    }
+  }
+
   // ---- Stages ----
 
   void emit(StageOp op, uint16_t a = 0, uint16_t b = 0, uint16_t c = 0, Form fa = Form::kMemory,
@@ -294,7 +202,7 @@ class Lowering {
       emit(StageOp::kWidenBool, p.row, p.lanes);
     } else {  // only inputs of 16 bits
       const size_t i = input_index(id);
-      const bool f16 = input_of(i).stored == DType::kF16;
+      const bool f16 = schedule_.inputs[i].stored == DType::kF16;
       emit(f16 ? StageOp::kWidenF16 : StageOp::kWidenBF16, code_.input_slot[i], p.lanes);
     }
     return p.lanes;
@@ -320,7 +228,7 @@ class Lowering {
     if (p.lanes != kNoSlot) return emit(StageOp::kLoad, p.lanes, 0, 0, form(id));
     if (dtype(id) == DType::kBool) return emit(StageOp::kLoadBool, p.row);
     const size_t i = input_index(id);
-    emit(input_of(i).stored == DType::kF16 ? StageOp::kLoadF16 : StageOp::kLoadBF16,
+    emit(schedule_.inputs[i].stored == DType::kF16 ? StageOp::kLoadF16 : StageOp::kLoadBF16,
          code_.input_slot[i]);
   }
 
@@ -351,7 +259,7 @@ class Lowering {
     const std::vector<uint32_t> operands = operands_of(id);
     std::vector<DType> types;
     for (Value v : n.operands) types.push_back(dtype(v.node));
-    const NativeOp op = native_op(n, types, wide_);
+    const NativeOp op = native_of(id);
     if (op.unary != StageOp::kCount) {
       emit_unary(op, operands[0]);
     } else if (op.rounds) {
@@ -380,7 +288,11 @@ class Lowering {
   }
 
   void emit_binary(const NativeOp& op, std::span<const uint32_t> o) {
-    size_t first = acc_ == o[0] ? 0 : acc_ == o[1] ? 1 : places_[o[0]].scalar ? 1 : 0;
+    if (o[0] == o[1] && op.forms[0] == StageOp::kMul) {
+      load(o[0]);
+      return emit(StageOp::kSquare);
+    }
+    const size_t first = acc_ == o[0] ? 0 : acc_ == o[1] ? 1 : places_[o[0]].scalar ? 1 : 0;
     const uint32_t other = o[1 - first];
     const uint16_t slot = lanes(other);
     load(o[first]);
@@ -486,27 +398,32 @@ class Lowering {
     }
   }
 
-  bool next_reads(uint32_t id) const {
-    if (position_ + 1 >= order_.size()) return false;
+  // How often the next node reads the value.
+  uint32_t next_reads(uint32_t id) const {
+    if (position_ + 1 >= order_.size()) return 0;
     const std::vector<uint32_t> o = operands_of(order_[position_ + 1]);
-    return std::find(o.begin(), o.end(), id) != o.end();
+    return uint32_t(std::count(o.begin(), o.end(), id));
+  }
+
+  // The next node is the last to read the value and takes it from the registers.
+  bool next_uses_up(uint32_t id) const {
+    const uint32_t reads = next_reads(id);
+    if (reads == 0 || reads != uses_[id]) return false;
+    return reads == 1 || (reads == 2 && native_of(order_[position_ + 1]).forms[0] == StageOp::kMul);
   }
 
   // Whether the next node takes its operand from the registers, or a result does.
   bool wants_registers(uint32_t id) const {
-    for (const Result& r : results_) {
+    for (const ScheduledResult& r : results_) {
       if (r.node == id) return true;
     }
-    if (!next_reads(id)) return false;
-    const Node& n = body_.node(order_[position_ + 1]);
-    std::vector<DType> types;
-    for (Value v : n.operands) types.push_back(dtype(v.node));
-    const NativeOp op = native_op(n, types, wide_);
+    if (next_reads(id) == 0) return false;
+    const NativeOp op = native_of(order_[position_ + 1]);
     return op.rounds || op.unary != StageOp::kCount || op.forms[0] != StageOp::kCount;
   }
 
   void release(uint32_t id) {
-    if (--uses_[id] != 0 || is_leaf(id)) return release_leaf(id);
+    if (--uses_[id] != 0 || leaf(id)) return release_leaf(id);
     Place& p = places_[id];
     free_slot(p.lanes);
     if (p.row != p.lanes) free_slot(p.row);
@@ -515,7 +432,7 @@ class Lowering {
 
   // Widened copies of inputs live in tiles too.
   void release_leaf(uint32_t id) {
-    if (uses_[id] != 0 || !is_leaf(id)) return;
+    if (uses_[id] != 0 || !leaf(id)) return;
     Place& p = places_[id];
     free_slot(p.lanes);
     if (p.row != p.lanes) free_slot(p.row);
@@ -525,7 +442,7 @@ class Lowering {
   // up.
   void settle(uint32_t id, bool from_call) {
     for (size_t i = 0; i < results_.size(); ++i) {
-      if (results_[i].node != id || (i == 0 && position_ < last_read_)) continue;
+      if (results_[i].node != id || (i == 0 && position_ < schedule_.last_read)) continue;
       store_result(i);
       --uses_[id];
     }
@@ -538,8 +455,8 @@ class Lowering {
       return;
     }
     if (from_call || p.lanes != kNoSlot) return;  // it is in memory
-    if (uses_[id] == 1 && next_reads(id)) {
-      product_is_free_ = true;
+    if (next_uses_up(id)) {
+      product_is_free_ = uses_[id] == 1;
       return;
     }
     p.lanes = new_tile(lane_);
@@ -576,7 +493,7 @@ class Lowering {
   void finish() {
     position_ = order_.size();
     for (size_t i = results_.size(); i-- > 0;) {
-      if (is_leaf(results_[i].node) || (i == 0 && waits())) store_result(i);
+      if (leaf(results_[i].node) || (i == 0 && waits())) store_result(i);
     }
     if (code_.stages.size() > 1 && last_op_ == StageOp::kStore) {
       const uint16_t slot = code_.stages.back().a;
@@ -589,20 +506,20 @@ class Lowering {
 
   bool waits() const {
     const auto at = std::find(order_.begin(), order_.end(), results_[0].node);
-    return at != order_.end() && size_t(at - order_.begin()) < last_read_;
+    return at != order_.end() && size_t(at - order_.begin()) < schedule_.last_read;
   }
 
   const Graph& body_;
   const RegionOptions& options_;
-  const bool wide_, as_columns_;
+  const bool wide_;
   void (*(*find_)(StageOp, Form, Form))();
   const int64_t lane_, group_;
   std::vector<Place> places_;
-  std::vector<uint32_t> uses_;   // reads that are still to come
-  std::vector<uint32_t> roots_;  // by node: what it forwards, mostly itself
-  std::vector<Result> results_;
-  std::vector<uint32_t> order_;
-  size_t position_ = 0, last_read_ = 0;
+  Schedule schedule_;
+  std::vector<uint32_t>& uses_;  // reads that are still to come
+  const std::vector<uint32_t>& order_;
+  const std::vector<ScheduledResult>& results_;
+  size_t position_ = 0;
   std::map<int64_t, std::vector<uint16_t>> free_tiles_;
   int64_t tile_bytes_ = 0;
   uint32_t acc_ = kNone;  // whose lanes are in the registers

@@ -1,6 +1,7 @@
 #include "rlx/backend/cpu/region/program.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 
@@ -60,9 +61,31 @@ void copy_one(std::byte* to, const std::byte* from, int64_t size) {
   }
 }
 
-void repeat(std::byte* to, const std::byte* from, int64_t size, int64_t count) {
-  for (int64_t k = 0; k < count; ++k) copy_one(to + k * size, from, size);
+template <class T>
+void repeat_as(std::byte* to, const std::byte* from, int64_t count) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  for (int64_t k = 0; k < count; ++k) std::memcpy(to + k * int64_t(sizeof(T)), &value, sizeof(T));
 }
+
+void repeat(std::byte* to, const std::byte* from, int64_t size, int64_t count) {
+  switch (size) {
+    case 1:
+      std::memset(to, int(*from), size_t(count));
+      return;
+    case 2:
+      return repeat_as<uint16_t>(to, from, count);
+    case 4:
+      return repeat_as<uint32_t>(to, from, count);
+    case 8:
+      return repeat_as<uint64_t>(to, from, count);
+    default:
+      return repeat_as<std::array<uint64_t, 2>>(to, from, count);
+  }
+}
+
+// As often as row functions may read it: a group of theirs, and a whole vector.
+int64_t scalar_copies(int64_t size) { return std::max(kRowGroup, 64 / size); }
 
 // One line of elements; strides in bytes.
 void copy_line(std::byte* to, int64_t to_stride, const std::byte* from, int64_t from_stride,
@@ -233,7 +256,7 @@ class Runner {
   void fill_scalar(const SlotInit& s, const std::byte* from, std::byte* to) const {
     const DType stored = code_.inputs[s.index].stored;
     if (s.kind == SlotKind::kScalarMask) {
-      std::memset(to, *from != std::byte(0) ? 0xFF : 0, size_t(kScalarBytes));
+      std::memset(to, *from != std::byte(0) ? 0xFF : 0, 64);
       return;
     }
     if (is_half(stored)) {
@@ -242,11 +265,11 @@ class Runner {
       stored == DType::kF16 ? f16_to_f32(half, &wide, 1) : bf16_to_f32(half, &wide, 1);
       std::byte copy[sizeof(wide)];
       std::memcpy(copy, &wide, sizeof(wide));
-      repeat(to, copy, sizeof(wide), kScalarBytes / int64_t(sizeof(wide)));
+      repeat(to, copy, sizeof(wide), scalar_copies(sizeof(wide)));
       return;
     }
     const int64_t size = stored_size(stored);
-    repeat(to, from, size, kScalarBytes / size);
+    repeat(to, from, size, scalar_copies(size));
   }
 
   void point(uint16_t slot, std::byte* base, size_t mask) {
@@ -395,8 +418,8 @@ class Runner {
   Slot* slots_;
   const region::Code* part_ = nullptr;
   Context context_;
-  std::byte* in_[kMaxRegionTensors] = {};
-  std::byte* out_[kMaxRegionTensors] = {};
+  std::byte* in_[kMaxRegionTensors];
+  std::byte* out_[kMaxRegionTensors];
 };
 
 }  // namespace
@@ -424,7 +447,7 @@ RegionProgram RegionProgram::compile(const Graph& given, const RegionOptions& op
   code->table = &table_of(options.target);
   code->wide = computes_in_f64(body);
   code->streaming = options.streaming;
-  code->group = int64_t(code->table->vector_bytes) * 8 / (code->wide ? 8 : 4);
+  code->group = code->wide ? code->table->group_f64 : code->table->group_f32;
   code->inputs = options.inputs;
   for (size_t i = 0; i < body.inputs().size(); ++i) {
     if (options.inputs.empty()) {

@@ -158,6 +158,15 @@ void Stream(RLX_STAGE_ARGS) {
   RLX_GO(ip + 1);
 }
 
+// While a long function computes, the processor does not see far enough ahead by itself.
+template <class T>
+void Prefetch(RLX_STAGE_ARGS) {
+  const size_t bytes = 8 * hn::Lanes(Tag<T>()) * sizeof(T);
+  const auto* from = reinterpret_cast<const std::byte*>(Address<T>(ctx, ip->a, at)) + 2 * bytes;
+  for (size_t k = 0; k < bytes; k += 64) hwy::Prefetch(from + k);
+  RLX_GO(ip + 1);
+}
+
 // Of elements that are converted on their way: Half is f16 or bf16.
 template <class T, class Half>
 void LoadHalf(RLX_STAGE_ARGS) {
@@ -334,14 +343,24 @@ RLX_FUNCTION3(FmaToFn, VectorMath<D>::fma(a, b, x))
 RLX_FUNCTION3(SelectFn, hn::IfThenElse(ToMask(d, x), a, b))
 RLX_FUNCTION3(SelectYesFn, hn::IfThenElse(ToMask(d, a), x, b))
 RLX_FUNCTION3(SelectNoFn, hn::IfThenElse(ToMask(d, a), b, x))
+RLX_FUNCTION1(SquareFn, hn::Mul(x, x))
 RLX_FUNCTION1(MaskOneFn, hn::And(x, hn::Set(d, 1)))
 RLX_FUNCTION1(NonZeroFn, hn::VecFromMask(d, hn::Not(hn::Eq(x, hn::Zero(d)))))
 
 // ---- Calls, and the end ----
 
+// Code without AVX is slow while the upper halves of registers are in use. Compilers clear them at
+// the end of a function, but not where vectors are handed on.
+HWY_INLINE void LeaveVectors() {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  _mm256_zeroupper();
+#endif
+}
+
 template <class T, bool kTo>
 void Call(RLX_STAGE_ARGS) {
   const Tag<T> d;
+  LeaveVectors();
   ctx->call(*ctx, ip->c, at);
   if constexpr (kTo) {
     const T* from = Address<T>(ctx, ip->b, at);
@@ -377,6 +396,7 @@ void Enter(const Context* ctx) {
   const auto zero = hn::Zero(Tag<T>());
   reinterpret_cast<Run<T>>(ctx->first->run)(ctx->first, ctx, 0, zero, zero, zero, zero, zero, zero,
                                             zero, zero);
+  LeaveVectors();
   // Other threads look at the results after a barrier, which does not order such stores.
   if (ctx->streaming) hwy::FlushStream();
 }
@@ -417,6 +437,8 @@ Any FindMemory(StageOp op, Form a) {
       return Erase<T>(Store<T>);
     case StageOp::kStream:
       return Erase<T>(Stream<T>);
+    case StageOp::kPrefetch:
+      return Erase<T>(Prefetch<T>);
     case StageOp::kLoadBool:
       return Erase<T>(LoadBool<T>);
     case StageOp::kStoreBool:
@@ -475,6 +497,7 @@ Any FindUnary(StageOp op) {
     RLX_CASE(Ceil)
     RLX_CASE(Round)
     RLX_CASE(Sign)
+    RLX_CASE(Square)
     RLX_CASE(MaskOne)
     RLX_CASE(NonZero)
 #undef RLX_CASE
@@ -549,7 +572,8 @@ namespace rlx::cpu::region {
 extern const StageTable RLX_STAGE_TABLE;
 constinit const StageTable RLX_STAGE_TABLE = {
     RLX_STAGE_NAME,
-    sizeof(hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::ScalableTag<float>>),
+    int64_t(8 * hwy::HWY_NAMESPACE::MaxLanes(hwy::HWY_NAMESPACE::ScalableTag<float>())),
+    int64_t(8 * hwy::HWY_NAMESPACE::MaxLanes(hwy::HWY_NAMESPACE::ScalableTag<double>())),
     HWY_NAMESPACE::Find<float>,
     HWY_NAMESPACE::Find<double>,
     HWY_NAMESPACE::Enter<float>,

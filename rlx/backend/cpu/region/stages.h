@@ -67,6 +67,8 @@ enum class StageOp : uint8_t {
   kReluGradOf,  // a <= 0 ? 0 : acc
   kMaskOne,     // 1 where the mask is set, else 0
   kNonZero,     // the mask of acc != 0, NaN included
+  kSquare,
+  kPrefetch,  // the group after next of a
   kExp,
   kSigmoid,
   kTanh,
@@ -105,7 +107,7 @@ struct Context {
 // The stages of one instruction set. `find` is null for what it does not have.
 struct StageTable {
   const char* name = nullptr;
-  size_t vector_bytes = 0;
+  int64_t group_f32 = 0, group_f64 = 0;  // elements of a group
   void (*(*find_f32)(StageOp op, Form a, Form b))() = nullptr;
   void (*(*find_f64)(StageOp op, Form a, Form b))() = nullptr;
   void (*enter_f32)(const Context* context) = nullptr;
