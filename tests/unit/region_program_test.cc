@@ -396,6 +396,30 @@ TEST(RegionProgram, RandomBodiesGiveTheBitsOfTheirNodes) {
 
 // ---- Lowering ----
 
+// Products and negations that other stages take along, on either side, and squares.
+TEST(RegionProgram, FusedOperandsGiveTheBitsOfTheirNodes) {
+  using Values = std::vector<Value>;
+  for (DType t : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
+    const GraphRef products = body_of({t, t, t, t}, [](Builder& b, const Values& x) {
+      const Value y = exp(b, x[0]);
+      const Value plus = add(b, mul(b, x[1], x[0]), y);
+      const Value minus = sub(b, plus, mul(b, x[2], 0.3));
+      const Value reversed = sub(b, mul(b, x[3], x[1]), minus);
+      return Values{sub(b, mul(b, reversed, x[2]), x[1]), sub(b, x[0], mul(b, plus, x[2]))};
+    });
+    const GraphRef negations = body_of({t, t, t}, [](Builder& b, const Values& x) {
+      const Value a = add(b, mul(b, x[0], x[1]), neg(b, x[2]));
+      const Value c = add(b, neg(b, a), x[0]);
+      const Value square = mul(b, c, c);
+      return Values{sub(b, square, neg(b, mul(b, x[0], x[0]))), neg(b, square)};
+    });
+    for (bool strict : {false, true}) {
+      check_body(products, strict, fmt::format("products of {}", to_string(t)));
+      check_body(negations, strict, fmt::format("negations of {}", to_string(t)));
+    }
+  }
+}
+
 TEST(RegionProgram, RefusesWhatHasNoPlace) {
   Graph g;
   Builder b(g);

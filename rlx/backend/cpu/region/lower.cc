@@ -35,7 +35,7 @@ class Lowering {
         lane_(wide ? 8 : 4),
         group_(wide ? table.group_f64 : table.group_f32),
         places_(body.size()),
-        schedule_(schedule(body, options, as_columns)),
+        schedule_(schedule(body, options, wide, as_columns)),
         uses_(schedule_.uses),
         order_(schedule_.order),
         results_(schedule_.results) {}
@@ -58,9 +58,7 @@ class Lowering {
   bool leaf(uint32_t id) const { return is_leaf(body_.node(id)); }
 
   std::vector<uint32_t> operands_of(uint32_t id) const {
-    std::vector<uint32_t> list;
-    for (Value v : body_.node(id).operands) list.push_back(schedule_.roots[v.node]);
-    return list;
+    return region::operands_of(body_, schedule_, id);
   }
 
   NativeOp native_of(uint32_t id) const {
@@ -264,6 +262,8 @@ class Lowering {
       emit_unary(op, operands[0]);
     } else if (op.rounds) {
       load(operands[0]);
+    } else if (n.operands.size() == 2 && operands.size() == 3) {
+      emit_folded(op, n, operands);
     } else if (op.forms[0] != StageOp::kCount) {
       operands.size() == 2 ? emit_binary(op, operands) : emit_ternary(op, operands);
     } else {
@@ -315,6 +315,18 @@ class Lowering {
     code_.nanoseconds -= stage_nanoseconds(StageOp::kMul) * lane_ / 4;
     emit(fused, factor, slot, 0, factor_form, f);
     return true;
+  }
+
+  // A sum or difference with a folded product: its factors stand in the product's place.
+  void emit_folded(const NativeOp& op, const Node& n, std::span<const uint32_t> o) {
+    const bool first = schedule_.folded[schedule_.roots[n.operands[0].node]] != 0;
+    const uint32_t a = o[first ? 0 : 1], b = o[first ? 1 : 2], x = o[first ? 2 : 0];
+    const uint16_t slot_a = lanes(a), slot_b = lanes(b);
+    load(x);
+    const StageOp stage = op.forms[0] == StageOp::kAdd ? StageOp::kAddMul
+                          : first                      ? StageOp::kRSubMul
+                                                       : StageOp::kSubMul;
+    emit(stage, slot_a, slot_b, 0, form(a), form(b));
   }
 
   void emit_ternary(const NativeOp& op, std::span<const uint32_t> o) {

@@ -2,8 +2,10 @@
 
 #include "rlx/backend/cpu/kernels/elementwise_rows.h"
 #include "rlx/ir/op.h"
+#include "rlx/ir/rewrite.h"
 #include "rlx/ops/activation.h"
 #include "rlx/ops/binary.h"
+#include "rlx/ops/build.h"
 #include "rlx/ops/cast.h"
 #include "rlx/ops/compare.h"
 
@@ -176,6 +178,29 @@ NativeOp native_op(const Node& n, std::span<const DType> operands, bool wide) {
     return {StageOp::kCount, false, false, {StageOp::kFma, StageOp::kFma, StageOp::kFmaTo}};
   }
   return {};
+}
+
+Graph absorb_negations(const Graph& body) {
+  return rewrite(
+      body,
+      [](Builder& b, const Node& n, std::span<const Value> v) -> std::optional<std::vector<Value>> {
+        if (n.op != &kBinaryOp || !is_float(n.results[0].dtype)) return std::nullopt;
+        const BinaryKind kind = n.attrs.as<BinaryAttrs>().kind;
+        const auto negated = [&](Value x) -> Value {
+          const Node& of = b.node_of(x);
+          const bool is_neg = of.op == &kActivationOp &&
+                              of.attrs.as<ActivationAttrs>().kind == ActivationKind::kNeg;
+          return is_neg ? of.operands[0] : Value{};
+        };
+        if (kind == BinaryKind::kAdd) {
+          if (const Value y = negated(v[1]); y.valid()) return std::vector{sub(b, v[0], y)};
+          if (const Value x = negated(v[0]); x.valid()) return std::vector{sub(b, v[1], x)};
+        }
+        if (kind == BinaryKind::kSub) {
+          if (const Value y = negated(v[1]); y.valid()) return std::vector{add(b, v[0], y)};
+        }
+        return std::nullopt;
+      });
 }
 
 bool can_run(const Node& n, std::span<const DType> operands) {

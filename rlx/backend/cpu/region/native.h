@@ -31,6 +31,9 @@ bool can_run(const Node& n, std::span<const DType> operands);
 // kCount everywhere: no stage.
 NativeOp native_op(const Node& n, std::span<const DType> operands, bool wide);
 
+// x + (-y) as x - y and so on: the same bits, and no negation.
+Graph absorb_negations(const Graph& body);
+
 // Per element of 4 bytes, measured with AVX-512.
 double stage_nanoseconds(StageOp op);
 double call_nanoseconds(const Node& n);

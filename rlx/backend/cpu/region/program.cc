@@ -439,7 +439,7 @@ std::string_view RegionProgram::refuses(const Graph& body) {
 
 RegionProgram RegionProgram::compile(const Graph& given, const RegionOptions& options) {
   const GraphRef rounding = rounding_body({std::make_shared<const Graph>(given), options.strict});
-  const Graph& body = *rounding;
+  const Graph body = absorb_negations(*rounding);
   if (const std::string_view why = refuses(body); !why.empty()) {
     fail(ErrorKind::kUnsupported, "the stage machine does not run this region: {}", why);
   }

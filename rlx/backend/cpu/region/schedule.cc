@@ -11,12 +11,13 @@ namespace {
 
 class Scheduler {
  public:
-  Scheduler(const Graph& body, const RegionOptions& options, bool as_columns)
-      : body_(body), options_(options), as_columns_(as_columns) {}
+  Scheduler(const Graph& body, const RegionOptions& options, bool wide, bool as_columns)
+      : body_(body), options_(options), wide_(wide), as_columns_(as_columns) {}
 
   Schedule run() {
     for (size_t i = 0; i < body_.inputs().size(); ++i) s_.inputs.push_back(input_of(i));
     find_roots();
+    fold_products();
     s_.uses.assign(body_.size(), 0);
     for (size_t i = 0; i < body_.outputs().size(); ++i) {
       const uint32_t root = s_.roots[body_.outputs()[i].value.node];
@@ -72,9 +73,38 @@ class Scheduler {
   }
 
   std::vector<uint32_t> operands_of(uint32_t id) const {
-    std::vector<uint32_t> list;
-    for (Value v : body_.node(id).operands) list.push_back(s_.roots[v.node]);
-    return list;
+    return region::operands_of(body_, s_, id);
+  }
+
+  StageOp stage_of(uint32_t id) const {
+    const Node& n = body_.node(id);
+    if (n.operands.size() != 2 || is_half(dtype(id))) return StageOp::kCount;
+    const DType types[] = {dtype(n.operands[0].node), dtype(n.operands[1].node)};
+    return native_op(n, types, wide_).forms[0];
+  }
+
+  // x + a b and the like, where x is computed: the product needs no place of its own.
+  void fold_products() {
+    s_.folded.assign(body_.size(), 0);
+    std::vector<uint32_t> readers(body_.size(), 0);
+    for (uint32_t id = 0; id < body_.size(); ++id) {
+      if (s_.roots[id] != id) continue;
+      for (Value v : body_.node(id).operands) ++readers[s_.roots[v.node]];
+    }
+    for (const Output& o : body_.outputs()) ++readers[s_.roots[o.value.node]];
+    const auto is_product = [&](uint32_t id) {
+      if (readers[id] != 1 || stage_of(id) != StageOp::kMul) return false;
+      const auto& v = body_.node(id).operands;
+      return leaf(s_.roots[v[0].node]) && leaf(s_.roots[v[1].node]);
+    };
+    for (uint32_t id = 0; id < body_.size(); ++id) {
+      const StageOp op = stage_of(id);
+      if (op != StageOp::kAdd && op != StageOp::kSub) continue;
+      const auto& v = body_.node(id).operands;
+      const uint32_t o[] = {s_.roots[v[0].node], s_.roots[v[1].node]};
+      const size_t p = is_product(o[1]) ? 1 : 0;
+      if (is_product(o[p]) && !leaf(o[1 - p])) s_.folded[o[p]] = 1;
+    }
   }
 
   // Sethi and Ullman: how many values a node needs at once, if the hungriest operand goes first.
@@ -146,7 +176,7 @@ class Scheduler {
 
   const Graph& body_;
   const RegionOptions& options_;
-  const bool as_columns_;
+  const bool wide_, as_columns_;
   Schedule s_;
 };
 
@@ -154,8 +184,21 @@ class Scheduler {
 
 bool is_leaf(const Node& node) { return is_signature_leaf(node) || is_constant(node); }
 
-Schedule schedule(const Graph& body, const RegionOptions& options, bool as_columns) {
-  return Scheduler(body, options, as_columns).run();
+Schedule schedule(const Graph& body, const RegionOptions& options, bool wide, bool as_columns) {
+  return Scheduler(body, options, wide, as_columns).run();
+}
+
+std::vector<uint32_t> operands_of(const Graph& body, const Schedule& s, uint32_t id) {
+  std::vector<uint32_t> list;
+  for (Value v : body.node(id).operands) {
+    const uint32_t root = s.roots[v.node];
+    if (!s.folded[root]) {
+      list.push_back(root);
+      continue;
+    }
+    for (Value f : body.node(root).operands) list.push_back(s.roots[f.node]);
+  }
+  return list;
 }
 
 }  // namespace rlx::cpu::region

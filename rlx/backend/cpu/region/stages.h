@@ -39,6 +39,9 @@ enum class StageOp : uint8_t {
   kMulAdd,   // acc * a + b, two roundings
   kMulSub,   // acc * a - b
   kMulRSub,  // b - acc * a
+  kAddMul,   // acc + a * b
+  kSubMul,   // acc - a * b
+  kRSubMul,  // a * b - acc
   kFma,      // acc * a + b, one rounding
   kFmaTo,    // a * b + acc, one rounding
   kEq,       // acc = mask of acc == a
