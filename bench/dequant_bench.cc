@@ -131,11 +131,14 @@ void dequant_exact(benchmark::State& state) {
   const int64_t m = state.range(0), n = state.range(1), k = state.range(2);
   const int64_t bytes = n * bytes_of(T, k);
   const Weights w(T, kRotated / bytes * bytes);
-  const std::vector<float> x(size_t(m * k), 0.25f);
+  const std::vector<float> x(size_t(m * (k + kPackedDotSteps)), 0.25f);
   std::vector<float> y(size_t(m * n));
   PackedDot p;
   p.packed = T;
-  p.k = p.x_stride = k;
+  p.k = k;
+  const bool panels = m > kPackedDotFewRows;  // rows as DequantMatMul arranges them
+  p.x_stride = panels ? kPackedDotSteps : k;
+  p.x_block = kPackedDotSteps * m;
   p.x = x.data();
   p.rows = m;
   p.columns = n;

@@ -19,6 +19,7 @@
 namespace rlx::cpu {
 
 inline constexpr int64_t kPanelColumns = 8;
+inline constexpr int64_t kGroupColumns = 32;
 inline constexpr int64_t kPanelSteps = kPackedDotSteps;
 inline constexpr int64_t kMostLanes = 16;
 
@@ -187,32 +188,41 @@ void DecodePanel(const PackedDot& p, int64_t column, int64_t count, int64_t k, i
   }
 }
 
-// Columns [column, column + count) times all rows, of which there are at most kPackedDotRows.
+// Columns [column, column + count), at most kGroupColumns, times all rows, of which there are at
+// most kPackedDotRows. The panels of a group go through a block of x one after the other, while the
+// block is in the second-level cache.
 template <DType T>
-void PanelOf(const PackedDot& p, int64_t column, int64_t count) {
+void PanelsOf(const PackedDot& p, int64_t column, int64_t count) {
   const BlockTag d;
   float* panel = static_cast<float*>(p.scratch);
-  float* sums = panel + kPanelColumns * kPanelSteps;
+  float* all_sums = panel + kPanelColumns * kPanelSteps;
+  const int64_t panel_sums = p.rows * kPanelColumns * kBlockLanes;
   int64_t k = 0;
   do {
     const int64_t steps = std::min(kPanelSteps, p.k - k);
-    DecodePanel<T>(p, column, count, k, steps, panel);
-    for (int64_t i = 0; i < p.rows; i += kTileRows) {
-      const Panel tile{p.x + i * p.x_stride + k / kPanelSteps * p.x_block,
-                       p.x_stride,
-                       panel,
-                       steps,
-                       sums + i * kPanelColumns * kBlockLanes,
-                       k == 0};
-      for (int64_t j = 0; j < count; j += kTileColumns) {
-        TileOf(std::min<int64_t>(p.rows - i, kTileRows), tile, j);
+    const float* x = p.x + k / kPanelSteps * p.x_block;
+    for (int64_t c = 0; c < count; c += kPanelColumns) {
+      const int64_t columns = std::min(kPanelColumns, count - c);
+      float* sums = all_sums + c / kPanelColumns * panel_sums;
+      DecodePanel<T>(p, column + c, columns, k, steps, panel);
+      for (int64_t i = 0; i < p.rows; i += kTileRows) {
+        const Panel tile{x + i * p.x_stride,
+                         p.x_stride,
+                         panel,
+                         steps,
+                         sums + i * kPanelColumns * kBlockLanes,
+                         k == 0};
+        for (int64_t j = 0; j < columns; j += kTileColumns) {
+          TileOf(std::min<int64_t>(p.rows - i, kTileRows), tile, j);
+        }
       }
     }
     k += steps;
   } while (k < p.k);
   for (int64_t i = 0; i < p.rows; ++i) {
     for (int64_t j = 0; j < count; ++j) {
-      const float* v = sums + (i * kPanelColumns + j) * kBlockLanes;
+      const float* v = all_sums + j / kPanelColumns * panel_sums +
+                       (i * kPanelColumns + j % kPanelColumns) * kBlockLanes;
       p.y[i * p.y_stride + column + j] = AddHalves(d, hn::LoadU(d, v));
     }
   }
@@ -222,8 +232,8 @@ template <DType T>
 void Dot(const PackedDot& p) {
   if (p.rows == 0) return;
   if (p.rows <= kPackedDotFewRows) return kFewRows<T>[size_t(p.rows - 1)](p);
-  for (int64_t j = 0; j < p.columns; j += kPanelColumns) {
-    PanelOf<T>(p, j, std::min(kPanelColumns, p.columns - j));
+  for (int64_t j = 0; j < p.columns; j += kGroupColumns) {
+    PanelsOf<T>(p, j, std::min(kGroupColumns, p.columns - j));
   }
 }
 
@@ -244,9 +254,8 @@ HWY_EXPORT(PackedDotOf);
 
 int64_t packed_dot_scratch(int64_t rows) {
   if (rows <= kPackedDotFewRows) return 0;
-  const int64_t floats =
-      kPanelColumns * (kPanelSteps + std::min(rows, kPackedDotRows) * kMostLanes);
-  return floats * int64_t(sizeof(float));
+  const int64_t sums = std::min(rows, kPackedDotRows) * kGroupColumns * kMostLanes;
+  return (kPanelColumns * kPanelSteps + sums) * int64_t(sizeof(float));
 }
 
 void packed_dot(const PackedDot& p) { HWY_DYNAMIC_DISPATCH(PackedDotOf)(p); }
