@@ -42,9 +42,9 @@ void dot_columns(const Int8Dot& p, int64_t row, int64_t column) {
       const uint8_t* block = w + r * row_bytes + b * kBytes;
       // The same place of the next R columns; past the end a prefetch does nothing.
       _mm_prefetch(reinterpret_cast<const char*>(block + R * row_bytes), _MM_HINT_T1);
-      uint16_t bits;
-      __builtin_memcpy(&bits, block, sizeof bits);
-      const __m256 both = _mm256_set1_ps(_cvtsh_ss(bits) * scale[b]);
+      // Four halves at once take one instruction less than one; a block is longer than them.
+      const __m128 four = _mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(block)));
+      const __m256 both = _mm256_set1_ps(_mm_cvtss_f32(four) * scale[b]);
       const __m256 sum = _mm256_cvtepi32_ps(block_sums<T>(block, a, from));
       lanes[r] = _mm256_fmadd_ps(sum, both, lanes[r]);
     }
