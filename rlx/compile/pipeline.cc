@@ -24,6 +24,7 @@ class Passes {
     apply("canonicalize", canonicalize(graph_));
     apply("fold", fold_constants(graph_, options_.fold));
     apply("merge_common", merge_common(graph_));
+    apply("simplify_control", simplify_control(graph_));
     apply("drop_dead", drop_dead(graph_));
   }
 

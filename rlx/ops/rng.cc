@@ -6,11 +6,14 @@
 #include "rlx/base/error.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/cost_util.h"
+#include "rlx/ops/elementwise.h"
 #include "rlx/ops/infer_util.h"
+#include "rlx/ops/loops.h"
 #include "rlx/ops/rules.h"
 
 namespace rlx {
 
+RLX_USE_OP(RngFold);
 RLX_USE_OP(RngUniform);
 RLX_USE_OP(RngNormal);
 
@@ -65,6 +68,13 @@ std::vector<TensorType> infer_normal(const InferContext& c) {
   return types;
 }
 
+std::vector<TensorType> infer_fold(const InferContext& c) {
+  expect_operands(c, 2);
+  expect_dtype(c, 0, DType::kU64, "seed");
+  expect_dtype(c, 1, dtypes::kInts, "index");
+  return {{DType::kU64, broadcast(c[0].shape, c[1].shape)}};
+}
+
 // A leading axis of the seed is one of the result.
 std::vector<Value> batch_draw(Builder& b, const RuleCall& call, std::span<const uint8_t>,
                               const Dim&) {
@@ -81,6 +91,27 @@ Value draw(Builder& b, const OpDef& op, Attrs attrs, Value seed) {
 }
 
 }  // namespace
+
+RLX_DEFINE_OP(RngFold) = {
+    .name = "RngFold",
+    .fields = RLX_FIELDS(NoAttrs),
+    .flags = kNoGradient,
+    .doc =
+        R"(A new seed for each index: the first two words of Philox 4x32-10 with the key seed and the
+counter (index lo, index hi, 0x464F4C44, 0), the first one low. No draw uses that key.
+Operands: seed, u64; index, any integer, sign-extended to 64 bits; the shapes broadcast as in NumPy.
+Result: u64.
+Errors: a seed that is not u64, an index that is no integer, shapes that do not broadcast. No
+gradient.)",
+    .infer = infer_fold,
+    .jvp = jvp_zero,
+    .vjp = vjp_zero,
+    .batching = batch_elementwise,
+    .cost =
+        [](const CostContext& c) {
+          return Cost{40 * element_count(c.results[0]), io_bytes(c)};
+        },
+};
 
 RLX_DEFINE_OP(RngUniform) = {
     .name = "RngUniform",
@@ -118,6 +149,10 @@ gradient.)",
     .batching = batch_draw,
     .cost = cost_normal,
 };
+
+Value rng_fold(Builder& b, Value seed, Value index) {
+  return b.op(kRngFoldOp, NoAttrs{}, {seed, index});
+}
 
 Value rng_uniform(Builder& b, DType dtype, Shape shape, double low, double high, int64_t key,
                   Value seed) {

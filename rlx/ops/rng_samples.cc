@@ -1,9 +1,10 @@
 #include "rlx/ops/rng.h"
 
-#include "rlx/ops/samples.h"
+#include "rlx/ops/elementwise_samples.h"
 
 namespace rlx {
 
+RLX_USE_OP(RngFold);
 RLX_USE_OP(RngUniform);
 RLX_USE_OP(RngNormal);
 
@@ -13,6 +14,36 @@ constexpr DType kFloats[] = {DType::kF16, DType::kBF16, DType::kF32, DType::kF64
 
 std::vector<SampleOperand> seeds(Dims shape) {
   return {{DType::kU64, std::move(shape), {Draw::kInteger, 0, 1e12}}};
+}
+
+std::vector<Sample> fold_samples() {
+  std::vector<Sample> s;
+  const auto add = [&](std::string name, Dims seed, DType index, Dims shape, Draw draw) {
+    s.push_back({.name = std::move(name),
+                 .attrs = Attrs::of(kRngFoldOp.fields, NoAttrs{}),
+                 .operands = {{DType::kU64, std::move(seed), special(0, 1e18)},
+                              {index, std::move(shape), std::move(draw)}},
+                 .grad = GradCheck::kNo});
+  };
+  for (DType t : members(dtypes::kInts)) {
+    add(std::string(to_string(t)), {7}, t, {7}, special(-100, 100));
+  }
+  for (const SampleShapes& shapes : binary_shapes()) {
+    add(std::string(shapes.name), shapes.operands[0], DType::kI64, shapes.operands[1],
+        integers(0, 1e12));
+  }
+  return s;
+}
+
+std::vector<WrongCall> fold_wrong_calls() {
+  const Attrs none = Attrs::of(kRngFoldOp.fields, NoAttrs{});
+  const TensorType seed{DType::kU64, {}};
+  return {
+      {"seed", none, {{DType::kI64, {}}, {DType::kI64, {}}}, "seed is i64, expected one of: u64"},
+      {"index", none, {seed, {DType::kF32, {}}}, "index is f32, expected one of:"},
+      {"no_index", none, {seed}, "expected 2 operands, got 1"},
+      {"shapes", none, {{DType::kU64, {2}}, {DType::kI64, {3}}}, "[2]"},
+  };
 }
 
 std::vector<Sample> uniform_samples() {
@@ -102,6 +133,7 @@ std::vector<WrongCall> wrong_normals() {
 
 }  // namespace
 
+RLX_DEFINE_SAMPLES(RngFold) = {fold_samples, fold_wrong_calls};
 RLX_DEFINE_SAMPLES(RngUniform) = {uniform_samples, wrong_uniforms};
 RLX_DEFINE_SAMPLES(RngNormal) = {normal_samples, wrong_normals};
 

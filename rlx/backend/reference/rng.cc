@@ -83,8 +83,21 @@ void rng_normal(const Call& call) {
   });
 }
 
+void rng_fold(const Call& call) {
+  const Tensor &seed = call.operands[0], &index = call.operands[1];
+  const Dims& shape = call.results[0].shape;
+  const Dims of_seed = broadcast_strides(seed, shape), of_index = broadcast_strides(index, shape);
+  for_each_index(shape, [&](int64_t flat, const Dims& at) {
+    const auto s = uint64_t(seed.i[size_t(offset_of(at, of_seed))]);
+    const auto k = uint64_t(index.i[size_t(offset_of(at, of_index))]);
+    const PhiloxBlock block = philox_block(s, 0x464F4C44, k);
+    call.results[0].i[size_t(flat)] = int64_t(block.word[0] | uint64_t{block.word[1]} << 32);
+  });
+}
+
 }  // namespace
 
+RLX_DEFINE_REFERENCE(RngFold) = rng_fold;
 RLX_DEFINE_REFERENCE(RngUniform) = rng_uniform;
 RLX_DEFINE_REFERENCE(RngNormal) = rng_normal;
 
