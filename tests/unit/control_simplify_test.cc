@@ -38,7 +38,7 @@ std::vector<const Node*> nodes(const Graph& g, const OpDef& op) {
   return list;
 }
 
-const ScanAttrs& only_scan(const Graph& g) {
+ScanAttrs only_scan(const Graph& g) {
   const auto list = nodes(g, kScanOp);
   if (list.size() != 1) throw std::runtime_error("not one Scan");
   return list[0]->attrs.as<ScanAttrs>();
@@ -76,7 +76,7 @@ TEST(SimplifyControl, DropsWhatNoResultNeeds) {
     return ScanStep{{add(s, c[0], unused), add(s, c[1], c[2]), add(s, c[2], x[0])}, {c[0], c[1]}};
   });
   f.g.add_output("y", r[1]);
-  const ScanAttrs& a = only_scan(simplified(f.g));
+  const ScanAttrs a = only_scan(simplified(f.g));
   EXPECT_EQ(a.num_carries, 2);
   EXPECT_EQ(a.num_captures, 0);
   EXPECT_EQ(a.body->outputs().size(), 2u);
@@ -94,7 +94,7 @@ TEST(SimplifyControl, CapturesWhatNeverChangesAndMergesEqualParts) {
       });
   for (size_t i = 0; i < r.size(); ++i) f.g.add_output(fmt::format("r{}", i), r[i]);
   const Graph out = simplified(f.g);
-  const ScanAttrs& a = only_scan(out);
+  const ScanAttrs a = only_scan(out);
   EXPECT_EQ(a.num_carries, 1);
   EXPECT_EQ(a.num_captures, 1);             // w, once
   EXPECT_EQ(a.body->inputs().size(), 4u);   // index, carry, w, x
@@ -206,9 +206,9 @@ TEST(SimplifyControl, InNestedBodiesToo) {
     return ScanStep{{in[0]}, {}};
   });
   f.g.add_output("y", r[0]);
-  const ScanAttrs& outer = only_scan(simplified(f.g));
+  const ScanAttrs outer = only_scan(simplified(f.g));
   EXPECT_EQ(outer.num_captures, 0);  // w was for the inner loop's dead carry
-  const ScanAttrs& inner = only_scan(*outer.body);
+  const ScanAttrs inner = only_scan(*outer.body);
   EXPECT_EQ(inner.num_carries, 1);
   EXPECT_EQ(inner.body->outputs().size(), 1u);
   f.expect_same_results();
