@@ -1,5 +1,6 @@
 #include "rlx/ops/custom_fn.h"
 
+#include "rlx/ir/packed.h"
 #include "rlx/ir/rewrite.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/control_rules.h"
@@ -158,6 +159,7 @@ std::vector<Value> batch_custom_fn(Builder& b, const RuleCall& call,
 RLX_DEFINE_OP(CustomFn) = {
     .name = "CustomFn",
     .fields = RLX_FIELDS(CustomFnAttrs, forward, vjp, jvp),
+    .flags = kPackedRows,  // handed on to the graphs
     .doc =
         R"(The outputs of a graph, with derivatives of one's own.
 Operands: any tensors. Attributes: graphs without params and updates, bound by position. forward takes

@@ -1,3 +1,4 @@
+#include "rlx/ir/packed.h"
 #include "rlx/ir/rewrite.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/control_rules.h"
@@ -339,6 +340,7 @@ std::vector<Value> expand_scan_backward_xs(Builder& b, const Attrs& attrs,
 RLX_DEFINE_OP(ScanBackward) = {
     .name = "ScanBackward",
     .fields = RLX_FIELDS(ScanAttrs, body, num_carries, num_captures, length, reverse, checkpoints),
+    .flags = kPackedRows,  // handed on to the Scans
     .doc =
         R"(The reverse sweep over a Scan. Attributes: those of the Scan.
 Operands: those of the Scan, then the cotangents of its differentiable (float and complex) results.
@@ -357,6 +359,7 @@ Derivative and batching: those of the Scans.)",
 RLX_DEFINE_OP(ScanBackwardXs) = {
     .name = "ScanBackwardXs",
     .fields = RLX_FIELDS(ScanAttrs, body, num_carries, num_captures, length, reverse, checkpoints),
+    .flags = kPackedRows,  // handed on to the Scans
     .doc =
         R"(Those results of ScanBackward that are cotangents of xs. Operands and attributes: those of
 ScanBackward; both calls share one sweep.
