@@ -276,6 +276,33 @@ TEST(Packed, TravelsThroughGraphsFilesAndWeights) {
   }
 }
 
+TEST(Packed, LoopsCaptureWeights) {
+  const Graph loop = parse_graph(R"(graph loop {
+  %0 = Input(){name = "x", shape = [1, 32]}
+  %1 = Param(){name = "w", dtype = q8_0, shape = [32, 32]}
+  %2 = Scan(%0, %1){body = graph body {
+    %0 = Input(){name = "i", dtype = i64, shape = []}
+    %1 = Input(){name = "c", shape = [1, 32]}
+    %2 = Input(){name = "w", dtype = q8_0, shape = [32, 32]}
+    %3 = DequantMatMul(%1, %2)
+    output "c" = %3
+  }, num_carries = 1, num_captures = 1, length = 3}
+  output "y" = %2
+})");
+  Graph unrolled;
+  Builder b(unrolled);
+  Value y = input(b, "x", kF32, {1, 32});
+  const Value w = param(b, "w", kQ8, {32, 32});
+  for (int i = 0; i < 3; ++i) y = dequant_matmul(b, y, w);
+  unrolled.add_output("y", y);
+  Numbers numbers;
+  Session session(cpu_device());
+  session.weights().set("w", pack(numbers.array({32, 32}), kQ8));
+  const Array x = numbers.array({1, 32});
+  const auto got = session.compile(loop).run({&x, 1});
+  EXPECT_TRUE(got[0].same_bits(session.compile(unrolled).run({&x, 1})[0]));
+}
+
 TEST(Packed, WrongPlacesAreUserErrors) {
   Graph g;
   Builder b(g);
