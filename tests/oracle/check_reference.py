@@ -525,52 +525,61 @@ def attention_parts(at, x, inputs):
     return parts.get("bias"), np.broadcast_to(keep, (batch, heads, rows, keys))
 
 
-def all_finite(a):
-    return a is None or bool(np.isfinite(a).all())
-
-
-def attention(at, keep, q, k, v, bias, finite=True):
-    """jax.nn.dot_product_attention where it can express the call (it knows no softcap, no rows that
-    see nothing and no bias of fewer entries than the batch), else the composition."""
+def attention(at, keep, q, k, v, bias):
+    """The composition; a row without weight is 0."""
     if at["layout"] == "BHSD":
         q, k, v = (jnp.swapaxes(t, 1, 2) for t in (q, k, v))
-    width = max(q.shape[3], 1)
-    scale = at["scale"] if at["scale"] is not None else 1 / np.sqrt(width)
-    if bias is not None and bias.shape[0] not in (1, q.shape[0]):
-        bias = jnp.repeat(bias, q.shape[0] // bias.shape[0], axis=0)
-    full_bias = None if bias is None else jnp.broadcast_to(bias, keep.shape)
-    known = at["softcap"] is None and keep.any(-1).all() and keep.size and q.size
-    if known and finite and k.shape[3] == v.shape[3]:
-        y = jax.nn.dot_product_attention(q, k, v, bias=full_bias, mask=jnp.asarray(keep), scale=scale)
-    else:
-        group = q.shape[2] // max(k.shape[2], 1)
-        wide_k, wide_v = (jnp.repeat(t, group, axis=2) for t in (k, v))
-        s = scale * jnp.einsum("bihd,bjhd->bhij", q, wide_k)
-        if at["softcap"] is not None:
-            s = at["softcap"] * jnp.tanh(s / at["softcap"])
-        if full_bias is not None:
-            s = s + full_bias
-        s = jnp.where(keep, s, -jnp.inf)
-        m = lax.stop_gradient(jnp.max(s, -1, keepdims=True, initial=-jnp.inf))
-        e = jnp.where(keep, jnp.exp(s - jnp.where(m > -jnp.inf, m, 0)), 0)
-        z = e.sum(-1, keepdims=True)
-        y = jnp.einsum("bhij,bjhd->bihd", e / jnp.where(z > 0, z, 1), wide_v)
+    scale = at["scale"] if at["scale"] is not None else 1 / np.sqrt(max(q.shape[3], 1))
+    group = q.shape[2] // max(k.shape[2], 1)
+    wide_k, wide_v = (jnp.repeat(t, group, axis=2) for t in (k, v))
+    s = scale * jnp.einsum("bihd,bjhd->bhij", q, wide_k)
+    if at["softcap"] is not None:
+        s = at["softcap"] * jnp.tanh(s / at["softcap"])
+    if bias is not None:
+        repeats = q.shape[0] // bias.shape[0] if bias.shape[0] else 1
+        s = s + jnp.repeat(bias, repeats, axis=0)
+    s = jnp.where(keep, s, -jnp.inf)
+    m = lax.stop_gradient(jnp.max(s, -1, keepdims=True, initial=-jnp.inf))
+    e = jnp.where(keep, jnp.exp(s - jnp.where(m > -jnp.inf, m, 0)), 0)
+    z = e.sum(-1, keepdims=True)
+    y = jnp.einsum("bhij,bjhd->bihd", e / jnp.where(z > 0, z, 1), wide_v)
     return jnp.swapaxes(y, 1, 2) if at["layout"] == "BHSD" else y
+
+
+def library_attention(at, keep, q, k, v, bias):
+    """jax.nn.dot_product_attention, whose softmax is in f32; None where it has no such call."""
+    if at["layout"] == "BHSD":
+        q, k, v = (np.swapaxes(t, 1, 2) for t in (q, k, v))
+    empty = not q.size or not keep.size or not keep.any(-1).all()
+    if empty or at["softcap"] is not None or k.shape != v.shape or bias is not None and np.isinf(bias).any():
+        return None
+    if bias is not None:
+        bias = jnp.broadcast_to(np.repeat(bias, q.shape[0] // bias.shape[0], axis=0), keep.shape)
+    scale = at["scale"] if at["scale"] is not None else 1 / np.sqrt(q.shape[3])
+    y = jax.nn.dot_product_attention(q, k, v, bias=bias, mask=jnp.asarray(keep), scale=scale)
+    return np.swapaxes(y, 1, 2) if at["layout"] == "BHSD" else np.asarray(y)
 
 
 @oracle("Attention")
 def attention_forward(at, x):
     bias, keep = attention_parts(at, x, 3)
-    return [np.asarray(attention(at, keep, *(jnp.asarray(t.a) for t in x[:3]), bias, all_finite(bias)))]
+    q, k, v = (t.a for t in x[:3])
+    y = np.asarray(attention(at, keep, jnp.asarray(q), jnp.asarray(k), jnp.asarray(v), bias))
+    library = library_attention(at, keep, q, k, v, bias)
+    if library is not None and not np.allclose(y, library, rtol=2e-6, atol=2e-6):
+        raise ValueError("the composition is not jax.nn.dot_product_attention")
+    return [y]
 
 
 @oracle("AttentionBackwardAll")
 def attention_backward_all(at, x):
     bias, keep = attention_parts(at, x, 4)
     args = [jnp.asarray(t.a) for t in x[:3]] + ([] if bias is None else [jnp.asarray(bias)])
-    f = lambda q, k, v, b=None: attention(at, keep, q, k, v, b, all_finite(bias))  # noqa: E731
-    _, pull = jax.vjp(f, *args)
-    return [np.asarray(g) for g in pull(jnp.asarray(x[3].a))]
+    _, pull = jax.vjp(lambda q, k, v, b=None: attention(at, keep, q, k, v, b), *args)
+    gradients = [np.asarray(g) for g in pull(jnp.asarray(x[3].a))]
+    if bias is not None and bias.shape[3] == 1:
+        gradients[3] = np.zeros_like(bias)  # one number for all keys of a row: 0 but for rounding
+    return gradients
 
 
 @oracle("AttentionBackward")
