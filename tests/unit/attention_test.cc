@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "hwy/targets.h"
 #include "rlx/backend/cpu/cpu.h"
 #include "rlx/backend/reference/reference.h"
 #include "rlx/base/error.h"
@@ -359,6 +360,49 @@ TEST(Attention, SymbolicSizesDecompose) {
   for (int64_t i = 0; i < native.num_elements(); ++i) {
     EXPECT_NEAR(native.at(i), other.at(i), 1e-6);
     EXPECT_EQ(native.at(i), expected.at(i));
+  }
+}
+
+// Conformance runs on the best instruction set of the machine alone.
+TEST(Attention, EveryInstructionSetIsRight) {
+  const auto choose = [](int64_t target) {  // 0: all
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  };
+  const std::vector<Array> operands = {numbers({2, 70, 4, 20}, 1), numbers({2, 140, 2, 20}, 2),
+                                       numbers({2, 140, 2, 9}, 3), numbers({2, 70, 4, 9}, 4),
+                                       numbers({1, 4, 1, 140}, 5)};
+  const std::vector<Array> forward = {operands[0], operands[1], operands[2], operands[4]};
+  AttentionAttrs a;
+  a.mask = AttentionMask::kSlidingWindow;
+  a.window = 50;
+  a.softcap = 2;
+  a.scale = 0.25;
+  a.has_bias = true;
+  const auto expected = [&](const OpDef& op, const std::vector<Array>& arrays) {
+    std::vector<reference::Tensor> wide;
+    for (const Array& x : arrays) wide.push_back(reference::widen(x));
+    return reference::evaluate(op, Attrs::of(op.fields, a), wide);
+  };
+  const auto y = expected(kAttentionOp, forward);
+  const auto d = expected(kAttentionBackwardAllOp, operands);
+  const auto expect_near = [](const std::vector<Array>& got,
+                              const std::vector<reference::Tensor>& want) {
+    for (size_t i = 0; i < want.size(); ++i) {
+      double worst = 0;
+      for (int64_t k = 0; k < want[i].size(); ++k) {
+        worst = std::max(worst, std::fabs(got[i].at(k) - want[i].f[size_t(k)]));
+      }
+      EXPECT_LE(worst, 2e-5) << "result " << i;
+    }
+  };
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    std::puts(hwy::TargetName(target));
+    choose(target);
+    expect_near(run(kAttentionOp, a, forward), y);
+    expect_near(run(kAttentionBackwardAllOp, a, operands), d);
+    choose(0);
   }
 }
 

@@ -86,8 +86,25 @@ class AttentionRows {
   void add_segment(const RowGroup& g, Range keys, const Softmaxes<T>& sums) {
     while (!keys.empty()) {
       const int64_t next = (keys.begin / kKeyBlock + 1) * kKeyBlock;
-      add_block(g, {keys.begin, std::min(keys.end, next)}, sums);
+      const Range block{keys.begin, std::min(keys.end, next)};
       keys.begin = next;
+      if (g.count <= kFewRows) {
+        Prefetch(g.template key<S>(2, p_.v, block.begin), p_.v.row, block, p_.n.v_width);
+        const Range following = keys & Range{next, next + kKeyBlock};
+        if (!following.empty()) {
+          Prefetch(g.template key<S>(1, p_.k, next), p_.k.row, following, p_.n.width);
+        }
+      }
+      add_block(g, block, sums);
+    }
+  }
+
+  // Rows that lie apart are no sequence that the machine could foresee.
+  static void Prefetch(const S* from, int64_t row_stride, Range rows, int64_t width) {
+    constexpr auto kLine = int64_t(64 / sizeof(S));
+    if (row_stride == width) return;
+    for (int64_t r = 0; r < rows.end - rows.begin; ++r) {
+      for (int64_t i = 0; i < width; i += kLine) prefetch_far(from + r * row_stride + i);
     }
   }
 
