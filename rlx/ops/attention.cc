@@ -57,7 +57,7 @@ Sizes check_inputs(const InferContext& c, AttentionLayout layout) {
   check_equal(q[0], k[0], "the batch sizes of q and k", c);
   check_equal(k[0], v[0], "the batch sizes of k and v", c);
   check_equal(q[3], k[3], "the widths of q and k", c);
-  const Sizes s = attention_sizes<Dim>(layout, q, k, v);
+  Sizes s = attention_sizes<Dim>(layout, q, k, v);
   check_equal(s.keys, v[sequence_axis(layout)], "the lengths of k and v", c);
   check_equal(s.kv_heads, v[heads_axis(layout)], "the heads of k and v", c);
   if (s.heads != s.kv_heads && (s.kv_heads.is(0) || !exact_div(s.heads, s.kv_heads))) {
@@ -351,7 +351,7 @@ Value attention(Builder& b, Value q, Value k, Value v, AttentionAttrs attrs,
 }
 
 Value attention(Builder& b, Value q, Value k, Value v, AttentionAttrs attrs) {
-  return attention(b, q, k, v, std::move(attrs), AttentionExtras{});
+  return attention(b, q, k, v, attrs, AttentionExtras{});
 }
 
 Value attention_packed(Builder& b, Value q, Value k, Value v, int64_t num_heads,

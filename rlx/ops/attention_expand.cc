@@ -92,8 +92,8 @@ Value align_bias(Builder& b, Value bias, const Sizes& s) {
 }
 
 // Sums d over what the bias repeats; the shape of the bias.
-Value bias_gradient(Builder& b, Value d, const Shape& bias, const Sizes& s) {
-  const Dim groups = bias[0];
+Value bias_gradient(Builder& b, Value d, Shape bias, const Sizes& s) {
+  const Dim& groups = bias[0];
   if (!groups.is(1) && groups != s.batch) {
     const Dim repeats = exact_div(s.batch, groups).value();
     const Shape& from = b.shape(d);

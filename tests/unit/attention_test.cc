@@ -37,7 +37,7 @@ Array numbers(Dims shape, uint32_t seed, DType dtype = DType::kF32) {
     seed = seed * 1664525u + 1013904223u;
     v = float(seed >> 8) / float(1 << 23) - 1;
   }
-  const Array a = Array::from<float>(values, std::move(shape));
+  Array a = Array::from<float>(values, std::move(shape));
   if (dtype == DType::kF32) return a;
   Graph g;
   Builder b(g);
@@ -48,6 +48,15 @@ Array numbers(Dims shape, uint32_t seed, DType dtype = DType::kF32) {
 Array lengths(std::vector<int64_t> values) {
   const auto n = int64_t(values.size());
   return Array::from<int64_t>(values, {n});
+}
+
+// The op by the reference.
+std::vector<reference::Tensor> refer(const OpDef& op, AttentionAttrs a,
+                                     const std::vector<Array>& operands) {
+  std::vector<reference::Tensor> wide;
+  wide.reserve(operands.size());
+  for (const Array& x : operands) wide.push_back(reference::widen(x));
+  return reference::evaluate(op, Attrs::of(op.fields, a), wide);
 }
 
 std::vector<Array> run(const OpDef& op, AttentionAttrs a, const std::vector<Array>& operands) {
@@ -169,13 +178,11 @@ TEST(Attention, LengthsOutOfRangeAreErrorsOfTheRun) {
   const Array q = numbers({2, 3, 1, 2}, 1), k = numbers({2, 4, 1, 2}, 2);
   AttentionAttrs kv, rows;
   kv.has_kv_len = rows.has_q_len = true;
-  const auto message = [&](const OpDef& op, const AttentionAttrs& a, std::vector<Array> operands,
-                           bool reference) -> std::string {
+  const auto message = [&](const OpDef& op, const AttentionAttrs& a,
+                           const std::vector<Array>& operands, bool reference) -> std::string {
     try {
       if (reference) {
-        std::vector<reference::Tensor> wide;
-        for (const Array& x : operands) wide.push_back(reference::widen(x));
-        reference::evaluate(op, Attrs::of(op.fields, a), wide);
+        refer(op, a, operands);
       } else {
         run(op, a, operands);
       }
@@ -388,13 +395,8 @@ TEST(Attention, EveryInstructionSetIsRight) {
   a.softcap = 2;
   a.scale = 0.25;
   a.has_bias = true;
-  const auto expected = [&](const OpDef& op, const std::vector<Array>& arrays) {
-    std::vector<reference::Tensor> wide;
-    for (const Array& x : arrays) wide.push_back(reference::widen(x));
-    return reference::evaluate(op, Attrs::of(op.fields, a), wide);
-  };
-  const auto y = expected(kAttentionOp, forward);
-  const auto d = expected(kAttentionBackwardAllOp, operands);
+  const auto y = refer(kAttentionOp, a, forward);
+  const auto d = refer(kAttentionBackwardAllOp, a, operands);
   const auto expect_near = [](const std::vector<Array>& got,
                               const std::vector<reference::Tensor>& want) {
     for (size_t i = 0; i < want.size(); ++i) {
