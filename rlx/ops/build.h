@@ -62,6 +62,12 @@ Value stop_gradient(Builder& b, Value x);
 // One call for a chain of elementwise ops; see rlx/ops/elementwise_region.h.
 std::vector<Value> elementwise_region(Builder& b, GraphRef body, std::span<const Value> operands,
                                       bool strict_rounding = false);
+// The same chain over several planes, concatenated along axis 0.
+std::vector<Value> batch_elementwise_region(Builder& b, GraphRef body,
+                                            std::span<const Value> planes,
+                                            bool strict_rounding = false);
+// Doubles the last two axes, step by step; see rlx/ops/transform_region.h.
+Value transform_region(Builder& b, std::span<const Value> operands, std::vector<int64_t> steps);
 
 // Shape (ops/shape_ops.cc, ops/concat.cc)
 Value reshape(Builder& b, Value x, Shape shape);

@@ -28,7 +28,7 @@ Attrs attrs(std::initializer_list<DType> inputs, Body make, bool strict = false)
 Sample sample(std::string name, Attrs a, std::vector<SampleOperand> operands) {
   Sample s{std::move(name), std::move(a), std::move(operands)};
   s.extra_ulps = 16;  // of functions in the middle of a chain
-  s.scale = 4;  // of terms that cancel
+  s.scale = 4;        // of terms that cancel
   s.reduction = 3;
   for (const SampleOperand& o : s.operands) {
     if (!is_differentiable(o.dtype)) s.grad = GradCheck::kNo;
