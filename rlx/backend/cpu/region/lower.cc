@@ -45,7 +45,7 @@ class Lowering {
       code_.result_slot.push_back(add_slot({SlotKind::kResult, uint16_t(i), 0}));
     }
     place_leaves();
-    prefetch_inputs();
+    prefetch();
     for (position_ = 0; position_ < order_.size(); ++position_) emit_node(order_[position_]);
     finish();
     code_.tile_bytes = tile_bytes_;
@@ -161,14 +161,21 @@ class Lowering {
   }
 
   // Long functions keep the processor from seeing the next loads in time.
-  void prefetch_inputs() {
+  void prefetch() {
     const bool any = std::any_of(order_.begin(), order_.end(), [&](uint32_t id) {
       const NativeOp op = native_of(id);
       return op.body ||
              (!op.rounds && op.unary == StageOp::kCount && op.forms[0] == StageOp::kCount);
     });
-    for (uint16_t slot : code_.input_slot) {
-      if (any && slot != kNoSlot) emit(StageOp::kPrefetch, slot);
+    if (!any) return;
+    // The distance is that of elements as wide as the registers'.
+    for (size_t i = 0; i < code_.input_slot.size(); ++i) {
+      const bool fits = stored_size(schedule_.inputs[i].stored) == lane_;
+      if (fits && code_.input_slot[i] != kNoSlot) emit(StageOp::kPrefetch, code_.input_slot[i]);
+    }
+    for (size_t i = 0; i < results_.size(); ++i) {
+      const bool fits = stored_size(results_[i].stored) == lane_;
+      if (fits && !options_.streaming) emit(StageOp::kPrefetch, code_.result_slot[i]);
     }
   }
 
