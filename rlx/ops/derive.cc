@@ -8,6 +8,7 @@
 #include "rlx/ops/body.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/rules.h"
+#include "rlx/ops/table.h"
 
 namespace rlx {
 namespace {
@@ -73,6 +74,12 @@ bool has_body(const OpDef& op) {
                      [](const Field& f) { return f.type == FieldType::kGraph; });
 }
 
+// Fused kinds are names: the storage of their weights stays, and their calls accumulate in f32.
+bool is_fused_name(const OpDef& op) {
+  const OpRow* row = find_row(op.name);
+  return row && row->cls == RowClass::kAlias && row->family == "Fused";
+}
+
 }  // namespace
 
 Graph expand_to_graph(const OpDef& op, const Attrs& attrs, std::span<const TensorType> operands) {
@@ -80,7 +87,7 @@ Graph expand_to_graph(const OpDef& op, const Attrs& attrs, std::span<const Tenso
     fail(ErrorKind::kUnsupported, "{} is a primitive: it has no decomposition", op.name);
   const bool half = std::any_of(operands.begin(), operands.end(),
                                 [](const TensorType& t) { return is_half(t.dtype); });
-  if (!half || has_body(op)) return expand_wide(op, attrs, operands);
+  if (!half || has_body(op) || is_fused_name(op)) return expand_wide(op, attrs, operands);
   std::vector<TensorType> wide(operands.begin(), operands.end());
   for (TensorType& t : wide) {
     if (is_half(t.dtype)) t.dtype = DType::kF32;

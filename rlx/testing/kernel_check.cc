@@ -161,6 +161,7 @@ class KernelCheck {
     std::vector<Array> first;
     CompileOptions options;
     options.guard_zones = true;
+    options.strict_rounding = true;  // what is fused differs by layout
     Tolerance allowed = tolerance();
     // A row of equal values is the worst case of a variance: x - mean is rounding alone.
     if (layout == OperandLayout::kBroadcast && row_of(op_).family == "Normalization") {

@@ -100,7 +100,9 @@ class Reflection {
       if (f.type != FieldType::kEnum) continue;
       std::set<std::pair<int64_t, DType>> have, accepted;
       for (const Call& c : calls_) {
-        const int64_t value = std::get<int64_t>(f.get(c.attrs.get()));
+        const FieldValue field = f.get(c.attrs.get());
+        if (std::holds_alternative<std::monostate>(field)) continue;
+        const int64_t value = std::get<int64_t>(field);
         const DType main = main_dtype(c.operands, c.results);
         have.insert({value, main});
         for (int t = 0; t < kNumDTypes + kNumPackedDTypes; ++t) {

@@ -23,12 +23,16 @@ struct GemmShape {
   int64_t c_row_stride = 0;
 };
 
-// Called on finished pieces [j, j + n) of row i of batch item `batch`, in place in C, while they
-// are still in the cache. Every element of C is handed over exactly once. Must not throw.
+// Called on finished pieces of C, in place, while they are still in the cache. Every element of C
+// is handed over exactly once. Must not throw. One of the two functions:
 struct GemmEpilogue {
+  // The columns [j, j + n) of row i of batch item `batch`.
   void (*apply)(const void* state, void* row, int64_t batch, int64_t i, int64_t j,
                 int64_t n) = nullptr;
   const void* state = nullptr;
+  // The same for the rows [i, i + rows), which are row_stride elements apart.
+  void (*apply_rows)(const void* state, void* c, int64_t row_stride, int64_t batch, int64_t i,
+                     int64_t rows, int64_t j, int64_t n) = nullptr;
 };
 
 struct GemmArgs {

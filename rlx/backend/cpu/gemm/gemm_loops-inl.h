@@ -44,17 +44,22 @@ struct Loops {
   };
 
   static void finish(const GemmBlock& g, int64_t j, int64_t columns) {
-    if (!g.epilogue.apply) return;
+    const GemmEpilogue& e = g.epilogue;
+    if (!e.apply && !e.apply_rows) return;
+    T* c = static_cast<T*>(g.c);
     if (g.swapped) {
-      for (int64_t i = j; i < j + columns; ++i) {
-        g.epilogue.apply(g.epilogue.state, static_cast<T*>(g.c) + i, g.batch, i, 0, 1);
-      }
+      if (e.apply_rows) return e.apply_rows(e.state, c + j, 1, g.batch, j, columns, 0, 1);
+      for (int64_t i = j; i < j + columns; ++i) e.apply(e.state, c + i, g.batch, i, 0, 1);
       return;
     }
     const int64_t begin = g.tiles.start(g.tile_begin), end = g.tiles.start(g.tile_end);
+    c += j;
+    if (e.apply_rows) {
+      return e.apply_rows(e.state, c + begin * g.c_row_stride, g.c_row_stride, g.batch, begin,
+                          end - begin, j, columns);
+    }
     for (int64_t i = begin; i < end; ++i) {
-      g.epilogue.apply(g.epilogue.state, static_cast<T*>(g.c) + i * g.c_row_stride + j, g.batch, i,
-                       j, columns);
+      e.apply(e.state, c + i * g.c_row_stride, g.batch, i, j, columns);
     }
   }
 

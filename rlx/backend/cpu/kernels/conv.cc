@@ -1,6 +1,7 @@
 // Convolution as matrix products: w [outputs, inputs * taps] of a group times the patches of an
 // image, block by block, so that patches never leave the cache.
 #include <algorithm>
+#include <utility>
 
 #include "rlx/backend/cpu/kernels/conv_call.h"
 
@@ -15,7 +16,8 @@ struct ConvState {
   std::vector<GemmPlan> plans;  // of a whole block, and of the last one of a plane
   int64_t units_per_chunk = 1;  // a unit is a block of a group of an image
   // Offsets in the thread's scratch.
-  int64_t panels_at = 0, result_at = 0, product_at = 0;
+  int64_t panels_at = 0, result_at = 0, product_at = 0, finish_at = 0;
+  Finish finish;
 
   bool half() const { return is_half(dtype); }
   DType wide() const { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
@@ -41,9 +43,18 @@ void run_unit(const ConvState& s, const StepArgs& args, int64_t unit) {
   w = element(w, s.wide(), group * z.outputs * z.depth());
   std::byte* y = element(args.results[0], s.dtype, image_group * z.outputs * z.out_area + column);
   const GemmPlan& plan = s.plans[block.lines == s.grid.block_lines() ? 0 : 1];
-  if (!s.half()) return run_product(plan, w, patches, y, scratch + s.product_at);
-  run_product(plan, w, patches, scratch + s.result_at, scratch + s.product_at);
-  for (int64_t c = 0; c < z.outputs; ++c) {
+  void* product = s.half() ? scratch + s.result_at : y;
+  run_product(plan, w, patches, product, scratch + s.product_at);
+  if (s.finish) {
+    const int64_t first = image_group * z.outputs * z.out_area + column;
+    const int64_t row = s.half() ? columns : z.out_area;
+    for (int64_t c = 0; c < z.outputs; ++c) {
+      finish_elements(s.finish, args, element(product, s.wide(), c * row), first + c * z.out_area,
+                      columns, scratch + s.finish_at);
+    }
+    return;
+  }
+  for (int64_t c = 0; s.half() && c < z.outputs; ++c) {
     narrow_elements(s.dtype, element(scratch + s.result_at, DType::kF32, c * columns), columns,
                     element(y, s.dtype, c * z.out_area));
   }
@@ -85,12 +96,16 @@ ConvState state_of(const KernelCall& call) {
   return s;
 }
 
-PreparedKernel prepare(const KernelCall& call, bool pointwise) {
+PreparedKernel prepare(const KernelCall& call, bool pointwise, Finish finish = {}) {
   ConvState s = state_of(call);
   s.pointwise = pointwise;
+  s.finish = std::move(finish);
   s.plans.push_back(block_product(s, s.grid.block_lines()));
   s.plans.push_back(block_product(s, s.grid.last_lines()));
-  const double ns = s.sizes.flops() / conv_flops_per_ns(s.dtype) + 200.0 * double(s.units());
+  const double finish_ns =
+      s.finish.nanoseconds_per_element * double(call.results[0].num_elements());
+  const double ns =
+      s.sizes.flops() / conv_flops_per_ns(s.dtype) + 200.0 * double(s.units()) + finish_ns;
   const double unit_ns = ns / double(std::max<int64_t>(s.units(), 1));
   s.units_per_chunk = std::max<int64_t>(1, int64_t(10000 / unit_ns));
 
@@ -110,7 +125,8 @@ PreparedKernel prepare(const KernelCall& call, bool pointwise) {
   }
   int64_t product = 0;
   for (const GemmPlan& p : s.plans) product = std::max(product, product_bytes(p));
-  k.thread_scratch_bytes = checked_add(s.product_at, product);
+  s.finish_at = round_up(checked_add(s.product_at, product), 64);
+  k.thread_scratch_bytes = checked_add(s.finish_at, s.finish.thread_scratch_bytes);
   k.state = std::make_shared<const ConvState>(std::move(s));
   return k;
 }
@@ -162,6 +178,18 @@ constexpr KernelEntry kEntries[] = {
 };
 
 }  // namespace
+
+bool is_depthwise(const KernelCall& call) { return fits_depthwise(call).empty(); }
+
+PreparedKernel prepare_conv(const KernelCall& call, Finish finish) {
+  if (is_depthwise(call)) {
+    const WindowGeometry g = geometry_of(call);
+    const Dims &x = call.operands[0].dims, &w = call.operands[1].dims;
+    const ConvSizes sizes = conv_sizes(x, w, g, call.as<ConvAttrs>().groups.value());
+    return prepare_depthwise(call, sizes, g, std::move(finish));
+  }
+  return prepare(call, fits_pointwise(call).empty(), std::move(finish));
+}
 
 RLX_DEFINE_KERNELS(Conv, Cpu) = {kEntries};
 

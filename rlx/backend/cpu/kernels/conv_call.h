@@ -7,6 +7,7 @@
 #include "rlx/backend/cpu/gemm/gemm_layout.h"
 #include "rlx/backend/cpu/kernels/conv_patches.h"
 #include "rlx/backend/cpu/kernels/convert.h"
+#include "rlx/backend/cpu/kernels/product.h"
 #include "rlx/compile/kernel.h"
 #include "rlx/ops/conv.h"
 
@@ -63,8 +64,18 @@ inline std::byte* element(void* p, DType t, int64_t i) {
   return static_cast<std::byte*>(p) + i * size_of(t);
 }
 
-// conv_depthwise.cc: one input channel a group.
+// Hands over the elements [flat, flat + count) of the result.
+inline void finish_elements(const Finish& f, const StepArgs& args, void* sums, int64_t flat,
+                            int64_t count, std::byte* scratch) {
+  f.run(f.state.get(), args, sums, flat, count, scratch);
+}
+
+// conv_depthwise.cc: one input channel a group. With `finish`: f32 and f64 only.
 PreparedKernel prepare_depthwise(const KernelCall& call, const ConvSizes& sizes,
-                                 const WindowGeometry& geometry);
+                                 const WindowGeometry& geometry, Finish finish = {});
+
+// conv.cc: the entry that fits, with its elements handed over.
+bool is_depthwise(const KernelCall& call);
+PreparedKernel prepare_conv(const KernelCall& call, Finish finish);
 
 }  // namespace rlx::cpu

@@ -17,6 +17,8 @@ struct DepthwiseState {
   ConvSizes sizes;
   PatchGrid grid;  // of one channel
   int64_t units_per_chunk = 1;
+  int64_t finish_at = 0;  // in the thread's scratch
+  Finish finish;
   int64_t units() const { return sizes.images * sizes.groups * grid.blocks(); }
 };
 
@@ -74,6 +76,10 @@ void Units(const DepthwiseState& s, const StepArgs& args, int64_t chunk) {
         DepthwiseLine(d, lines + l * g.stride[1] * g.line(), s.grid.tap_offsets().data(), depth, w,
                       y + l * g.out[2], g.out[2]);
       }
+      if (s.finish) {
+        finish_elements(s.finish, args, y, y - args.out<S>(0), block.lines * g.out[2],
+                        static_cast<std::byte*>(args.thread_scratch) + s.finish_at);
+      }
     }
   }
 }
@@ -94,13 +100,17 @@ namespace rlx::cpu {
 HWY_EXPORT(DepthwiseChunk);
 
 PreparedKernel prepare_depthwise(const KernelCall& call, const ConvSizes& sizes,
-                                 const WindowGeometry& geometry) {
-  DepthwiseState s{sizes, PatchGrid(geometry, 1, call.results[0].dtype), 1};
+                                 const WindowGeometry& geometry, Finish finish) {
+  DepthwiseState s{sizes, PatchGrid(geometry, 1, call.results[0].dtype), 1, 0, std::move(finish)};
+  const double finish_ns =
+      s.finish.nanoseconds_per_element * double(call.results[0].num_elements());
   const double ns =
-      sizes.flops() / conv_flops_per_ns(s.grid.dtype()) * 4 + 50.0 * double(s.units());
+      sizes.flops() / conv_flops_per_ns(s.grid.dtype()) * 4 + 50.0 * double(s.units()) + finish_ns;
   const double unit_ns = ns / double(std::max<int64_t>(s.units(), 1));
   s.units_per_chunk = std::max<int64_t>(1, int64_t(10000 / unit_ns));
-  const int64_t chunks = ceil_div(s.units(), s.units_per_chunk), bytes = s.grid.lines_bytes();
+  const int64_t chunks = ceil_div(s.units(), s.units_per_chunk);
+  s.finish_at = s.grid.lines_bytes();
+  const int64_t bytes = checked_add(s.finish_at, s.finish.thread_scratch_bytes);
   PreparedKernel k = PreparedKernel::single(
       std::move(s), chunks,
       [](const void* state, const StepArgs& args, int64_t chunk) {

@@ -16,8 +16,10 @@ bool contains(const Axes& axes, size_t a) {
   return std::find(axes.begin(), axes.end(), int64_t(a)) != axes.end();
 }
 
-ProductAxes axes_of(const Attrs& attrs, const TensorDesc& a, const TensorDesc& b,
-                    const TensorDesc& c) {
+}  // namespace
+
+ProductAxes dot_general_axes(const Attrs& attrs, const TensorDesc& a, const TensorDesc& b,
+                             const TensorDesc& c) {
   const auto& d = attrs.as<DotGeneralAttrs>();
   ProductAxes p;
   size_t at = 0;  // in the result
@@ -44,8 +46,10 @@ ProductAxes axes_of(const Attrs& attrs, const TensorDesc& a, const TensorDesc& b
   return p;
 }
 
+namespace {
+
 ProductAxes axes_of(const KernelCall& call) {
-  return axes_of(call.attrs, call.operands[0], call.operands[1], call.results[0]);
+  return dot_general_axes(call.attrs, call.operands[0], call.operands[1], call.results[0]);
 }
 
 std::string_view inner_reason(const KernelCall& call) {
@@ -55,7 +59,9 @@ std::string_view inner_reason(const KernelCall& call) {
 PreparedKernel prepare_gemm(const KernelCall& c) {
   return prepare_product_gemm(c, make_product(axes_of(c)));
 }
-PreparedKernel prepare_half(const KernelCall& c) { return prepare_product_half(c, axes_of); }
+PreparedKernel prepare_half(const KernelCall& c) {
+  return prepare_product_half(c, dot_general_axes);
+}
 PreparedKernel prepare_generic(const KernelCall& c) {
   return prepare_product_generic(c, make_product(axes_of(c)));
 }

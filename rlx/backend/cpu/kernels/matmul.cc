@@ -12,7 +12,10 @@ int64_t batch_stride(const TensorDesc& t, size_t batch_rank, size_t from_right) 
   return t.dims[a] == 1 ? 0 : t.strides[a];
 }
 
-ProductAxes axes_of(const Attrs&, const TensorDesc& a, const TensorDesc& b, const TensorDesc& c) {
+}  // namespace
+
+ProductAxes matmul_axes(const Attrs&, const TensorDesc& a, const TensorDesc& b,
+                        const TensorDesc& c) {
   ProductAxes p;
   const size_t ra = a.dims.size(), rb = b.dims.size(), rc = c.dims.size();
   const bool has_row = ra > 1, has_column = rb > 1;
@@ -36,8 +39,10 @@ ProductAxes axes_of(const Attrs&, const TensorDesc& a, const TensorDesc& b, cons
   return p;
 }
 
+namespace {
+
 Product product_of(const KernelCall& call) {
-  return make_product(axes_of(call.attrs, call.operands[0], call.operands[1], call.results[0]));
+  return make_product(matmul_axes(call.attrs, call.operands[0], call.operands[1], call.results[0]));
 }
 
 constexpr StrideForm kAnyForms[] = {StrideForm::kAny};
@@ -58,7 +63,7 @@ constexpr KernelEntry kEntries[] = {
         .fits = [](const KernelCall& call) -> std::string_view {
           return is_half(call.results[0].dtype) ? "" : "only f16 and bf16";
         },
-        .prepare = [](const KernelCall& c) { return prepare_product_half(c, axes_of); },
+        .prepare = [](const KernelCall& c) { return prepare_product_half(c, matmul_axes); },
         .operand_forms = kAnyForms,
         .vector = true,
     },

@@ -200,7 +200,72 @@ Packing pack_right(const Product& p, GemmElement element, int64_t element_bytes,
 
 }  // namespace
 
-PreparedKernel prepare_product_gemm(const KernelCall& call, Product p) {
+namespace {
+
+// A product whose pieces are handed over.
+struct FinishedGemm {
+  GemmPlan plan;
+  Product product;
+  Finish finish;
+  int64_t finish_at;  // in the thread's scratch
+};
+
+// What the epilogue needs of the run.
+struct FinishRun {
+  const Product* product;
+  const Finish* finish;
+  const StepArgs* args;
+  void* scratch;
+};
+
+void finish_rows(const void* state, void* c, int64_t row_stride, int64_t batch, int64_t i,
+                 int64_t rows, int64_t j, int64_t n) {
+  const auto& run = *static_cast<const FinishRun*>(state);
+  const Product& p = *run.product;
+  const Finish& f = *run.finish;
+  const int64_t flat = p.c_offset[size_t(batch)] + i * p.row.c + j;
+  if (rows == 1 || n == row_stride) {
+    return f.run(f.state.get(), *run.args, c, flat, rows * n, run.scratch);
+  }
+  const int64_t bytes = p.bytes * row_stride;
+  for (int64_t r = 0; r < rows; ++r) {
+    f.run(f.state.get(), *run.args, static_cast<char*>(c) + r * bytes, flat + r * p.row.c, n,
+          run.scratch);
+  }
+}
+
+void* thread_scratch_at(const StepArgs& args, int64_t bytes) {
+  return static_cast<char*>(args.thread_scratch) + bytes;
+}
+
+template <int P>
+void run_finished(const void* state, const StepArgs& args, int64_t chunk) {
+  const auto& s = *static_cast<const FinishedGemm*>(state);
+  const FinishRun run{&s.product, &s.finish, &args, thread_scratch_at(args, s.finish_at)};
+  GemmArgs a;
+  a.a = args.operands[0];
+  a.b = args.operands[1];
+  a.c = args.results[0];
+  a.scratch = args.scratch;
+  a.thread_scratch = args.thread_scratch;
+  a.epilogue.state = &run;
+  a.epilogue.apply_rows = finish_rows;
+  s.plan.run(P, chunk, a);
+}
+
+template <int... P>
+constexpr std::array<PhaseFn, sizeof...(P)> finished_phases(std::integer_sequence<int, P...>) {
+  return {run_finished<P>...};
+}
+constexpr auto kFinishedPhases = finished_phases(std::make_integer_sequence<int, kMostPhases>());
+
+double finish_nanoseconds(const Finish& f, const KernelCall& call) {
+  return f ? f.nanoseconds_per_element * double(call.results[0].num_elements()) : 0;
+}
+
+}  // namespace
+
+PreparedKernel prepare_product_gemm(const KernelCall& call, Product p, Finish finish) {
   PreparedKernel k;
   if (p.empty()) return k;
   const DType t = call.results[0].dtype;
@@ -208,13 +273,21 @@ PreparedKernel prepare_product_gemm(const KernelCall& call, Product p) {
   GemmShape shape = gemm_shape(p);
   const bool pack = call.is_frozen(1) && checked_mul(p.inner.size, p.column.size) >= kLeastPacked;
   if (pack) k.packings.push_back(pack_right(p, element, size_of(t), shape.b_offset));
-  auto state = std::make_shared<GemmPlan>(make_plan(element, shape, pack));
-  const GemmPlan& plan = *state;
-  add_phases(plan, kDirectPhases, k);
-  k.scratch_bytes = int64_t(plan.scratch_bytes());
-  k.thread_scratch_bytes = int64_t(plan.thread_scratch_bytes());
-  k.nanoseconds = gemm_nanoseconds(p, t);
-  k.state = std::move(state);
+  k.nanoseconds = gemm_nanoseconds(p, t) + finish_nanoseconds(finish, call);
+  GemmPlan made = make_plan(element, shape, pack);
+  k.scratch_bytes = int64_t(made.scratch_bytes());
+  k.thread_scratch_bytes = int64_t(made.thread_scratch_bytes());
+  if (!finish) {
+    add_phases(made, kDirectPhases, k);
+    k.state = std::make_shared<GemmPlan>(std::move(made));
+    return k;
+  }
+  add_phases(made, kFinishedPhases, k);
+  p.bytes = size_of(t);
+  const int64_t at = round_up(k.thread_scratch_bytes, 64);
+  k.thread_scratch_bytes = checked_add(at, finish.thread_scratch_bytes);
+  k.state = std::make_shared<FinishedGemm>(
+      FinishedGemm{std::move(made), std::move(p), std::move(finish), at});
   return k;
 }
 
@@ -227,6 +300,8 @@ struct HalfState {
   Product product;
   int64_t b_at, c_at, gemm_at;  // bytes
   GemmPlan gemm;
+  Finish finish;
+  int64_t finish_at;
 };
 
 float* scratch_at(const StepArgs& args, int64_t bytes) {
@@ -264,7 +339,14 @@ void run_half(const void* state, const StepArgs& args, int64_t chunk) {
   a.c = scratch_at(args, s.c_at);
   a.scratch = scratch_at(args, s.gemm_at);
   a.thread_scratch = args.thread_scratch;
-  a.epilogue = {narrow_piece, &narrowing};
+  const FinishRun run{&s.product, &s.finish, &args, thread_scratch_at(args, s.finish_at)};
+  if (s.finish) {
+    a.epilogue.state = &run;
+    a.epilogue.apply_rows = finish_rows;
+  } else {
+    a.epilogue.state = &narrowing;
+    a.epilogue.apply = narrow_piece;
+  }
   s.gemm.run(P, chunk, a);
 }
 
@@ -276,12 +358,12 @@ constexpr auto kHalfPhases = half_phases(std::make_integer_sequence<int, kMostPh
 
 }  // namespace
 
-PreparedKernel prepare_product_half(const KernelCall& call, ProductAxesFn axes_of) {
+PreparedKernel prepare_product_half(const KernelCall& call, ProductAxesFn axes_of, Finish finish) {
   Product direct =
       make_product(axes_of(call.attrs, call.operands[0], call.operands[1], call.results[0]));
   // Packing pays if there are rows enough, or columns too few for a vector.
   if (direct.row.size <= kFewHalfRows && direct.column.size > 1) {
-    return prepare_product_half_rows(call, std::move(direct));
+    return prepare_product_half_rows(call, std::move(direct), std::move(finish));
   }
   PreparedKernel k;
   WidenView a(call.operands[0]), b(call.operands[1]);
@@ -294,14 +376,18 @@ PreparedKernel prepare_product_half(const KernelCall& call, ProductAxesFn axes_o
   const int64_t c_at = after(b_at, b.elements());
   const int64_t gemm_at = after(c_at, call.results[0].num_elements());
   GemmPlan plan = make_plan(GemmElement::kF32, gemm_shape(p), false);
-  k.nanoseconds = gemm_nanoseconds(p, DType::kF32) + a.nanoseconds() + b.nanoseconds();
+  k.nanoseconds = gemm_nanoseconds(p, DType::kF32) + a.nanoseconds() + b.nanoseconds() +
+                  finish_nanoseconds(finish, call);
   k.scratch_bytes = checked_add(gemm_at, int64_t(plan.scratch_bytes()));
-  k.thread_scratch_bytes = int64_t(plan.thread_scratch_bytes());
+  const int64_t finish_at = round_up(int64_t(plan.thread_scratch_bytes()), 64);
+  k.thread_scratch_bytes = checked_add(finish_at, finish.thread_scratch_bytes);
   k.phases.push_back({a.chunks() + b.chunks(), run_widen});
   add_phases(plan, kHalfPhases, k);
   const bool is_bf16 = call.results[0].dtype == DType::kBF16;
+  p.bytes = int64_t(sizeof(float));
   k.state = std::make_shared<HalfState>(HalfState{std::move(a), std::move(b), is_bf16, std::move(p),
-                                                  b_at, c_at, gemm_at, std::move(plan)});
+                                                  b_at, c_at, gemm_at, std::move(plan),
+                                                  std::move(finish), finish_at});
   return k;
 }
 

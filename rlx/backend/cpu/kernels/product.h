@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct ProductAxes {
 struct Product {
   ProductAxis row, column, inner;
   std::vector<int64_t> a_offset, b_offset, c_offset;
+  int64_t bytes = 0;  // of an element of C, where kernels that hand it over note it
   int64_t items() const { return int64_t(c_offset.size()); }
   bool empty() const { return items() == 0 || row.size == 0 || column.size == 0; }
 };
@@ -36,19 +38,41 @@ Product make_product(ProductAxes axes);
 // Whether the inner axes are one in both operands. If so, make_product takes the axes.
 bool inner_joins(const ProductAxes& axes);
 
+// What becomes of the finished elements of a product or convolution with a dense result, instead of
+// storing them there: [flat, flat + count) of it in row-major order, contiguous at `sums`, in f32
+// for f16 and bf16. For f32 and f64, `sums` is their place in the result itself, which is free to
+// be overwritten. Every element is handed over once. `scratch` holds thread_scratch_bytes, 64-byte
+// aligned. Must not throw.
+struct Finish {
+  std::shared_ptr<const void> state;
+  void (*run)(const void* state, const StepArgs& args, void* sums, int64_t flat, int64_t count,
+              void* scratch) = nullptr;
+  int64_t thread_scratch_bytes = 0;
+  double nanoseconds_per_element = 0;
+  explicit operator bool() const { return run != nullptr; }
+};
+
 // Kernels over operands 0 and 1 of the call and its result.
 // f32 and f64 by the packed matrix kernels; a frozen right operand is packed ahead.
-PreparedKernel prepare_product_gemm(const KernelCall& call, Product product);
+PreparedKernel prepare_product_gemm(const KernelCall& call, Product product, Finish finish = {});
 // f16 and bf16: both operands are converted to f32, and finished pieces of the (dense) result back.
 // `axes_of` describes the call for given views of the operands.
 using ProductAxesFn = ProductAxes (*)(const Attrs& attrs, const TensorDesc& a, const TensorDesc& b,
                                       const TensorDesc& c);
-PreparedKernel prepare_product_half(const KernelCall& call, ProductAxesFn axes_of);
+PreparedKernel prepare_product_half(const KernelCall& call, ProductAxesFn axes_of,
+                                    Finish finish = {});
 // The same without widening the right operand in memory, for at most so many rows.
 inline constexpr int64_t kFewHalfRows = 32;
-PreparedKernel prepare_product_half_rows(const KernelCall& call, Product product);
+PreparedKernel prepare_product_half_rows(const KernelCall& call, Product product,
+                                         Finish finish = {});
 // Integers (summed modulo their width) and complex numbers.
 PreparedKernel prepare_product_generic(const KernelCall& call, Product product);
+
+// Of the two ops.
+ProductAxes matmul_axes(const Attrs& attrs, const TensorDesc& a, const TensorDesc& b,
+                        const TensorDesc& c);
+ProductAxes dot_general_axes(const Attrs& attrs, const TensorDesc& a, const TensorDesc& b,
+                             const TensorDesc& c);
 
 inline bool is_gemm_dtype(DType t) { return t == DType::kF32 || t == DType::kF64; }
 

@@ -83,6 +83,7 @@ struct State {
   Product p;
   bool is_bf16;
   int64_t column_blocks;
+  Finish finish;
   void widen(const uint16_t* from, float* to, int64_t n) const {
     (is_bf16 ? bf16_to_f32 : f16_to_f32)(from, to, n);
   }
@@ -138,6 +139,13 @@ void run_half_rows(const void* state, const StepArgs& args, int64_t chunk) {
     }
     HWY_DYNAMIC_DISPATCH(add_rows)(w.a, p.row.size, w.panel, depth, w.sums);
   }
+  if (s.finish) {
+    for (int64_t r = 0; r < p.row.size; ++r) {
+      s.finish.run(s.finish.state.get(), args, w.sums + r * kHalfColumns,
+                   p.c_offset[item] + first + r * p.row.c, columns, &w + 1);
+    }
+    return;
+  }
   uint16_t* c = args.out<uint16_t>(0) + p.c_offset[item] + first;
   for (int64_t r = 0; r < p.row.size; ++r) {
     (s.is_bf16 ? f32_to_bf16 : f32_to_f16)(w.sums + r * kHalfColumns, c + r * p.row.c, columns);
@@ -146,16 +154,19 @@ void run_half_rows(const void* state, const StepArgs& args, int64_t chunk) {
 
 }  // namespace
 
-PreparedKernel prepare_product_half_rows(const KernelCall& call, Product p) {
+PreparedKernel prepare_product_half_rows(const KernelCall& call, Product p, Finish finish) {
   if (p.empty()) return {};
-  State s{std::move(p), call.results[0].dtype == DType::kBF16, 0};
+  State s{std::move(p), call.results[0].dtype == DType::kBF16, 0, std::move(finish)};
   s.column_blocks = ceil_div(s.p.column.size, kHalfColumns);
   const int64_t chunks = checked_mul(s.p.items(), s.column_blocks);
   const double per_chunk =
       double(s.p.inner.size) * double(kHalfColumns) * (0.15 + 0.04 * double(s.p.row.size));
+  const double finish_ns =
+      s.finish.nanoseconds_per_element * double(call.results[0].num_elements());
+  const int64_t scratch = checked_add(int64_t(sizeof(Buffers)), s.finish.thread_scratch_bytes);
   PreparedKernel k = PreparedKernel::single(std::move(s), chunks, run_half_rows,
-                                            double(chunks) * (50 + per_chunk));
-  k.thread_scratch_bytes = sizeof(Buffers);
+                                            double(chunks) * (50 + per_chunk) + finish_ns);
+  k.thread_scratch_bytes = scratch;
   return k;
 }
 
