@@ -3,6 +3,7 @@
 #include "rlx/base/error.h"
 #include "rlx/compile/bind.h"
 #include "rlx/compile/control.h"
+#include "rlx/compile/group.h"
 #include "rlx/compile/layout.h"
 #include "rlx/compile/memory.h"
 #include "rlx/compile/out_of_memory.h"
@@ -32,6 +33,10 @@ class Passes {
     if (options_.optimize) simplify();
     apply("legalize", legalize(graph_, kernels_, options_.legalize, &notes));
     if (options_.optimize) simplify();
+    if (options_.optimize && options_.fuse && !options_.legalize.force_decompose) {
+      apply("form_groups",
+            form_groups(graph_, kernels_, {options_.strict_rounding}, options_.legalize, &notes));
+    }
     apply("drop_dead", drop_dead(graph_));
     return std::move(graph_);
   }

@@ -22,8 +22,12 @@ struct CompileOptions {
   LegalizeOptions legalize;
   // A Session fills in `evaluate` if it is empty.
   FoldOptions fold;
-  bool optimize = true;  // canonicalize, fold and merge; legalization and planning always run
-  bool verify = true;    // the graph after every pass
+  bool optimize = true;  // canonicalize, fold, merge and fuse; legalization and planning always run
+  bool fuse = true;      // form regions and groups; not where decomposition is forced
+  // f16 and bf16 are rounded after every call within regions and groups, as without them; else they
+  // stay in f32 there.
+  bool strict_rounding = false;
+  bool verify = true;  // the graph after every pass
   LayoutPolicy layout = LayoutPolicy::kByCost;
   // Largest total of estimate(threads); negative: none. Compilation throws Error(kDevice) beyond
   // it.

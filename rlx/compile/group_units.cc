@@ -1,0 +1,120 @@
+#include "rlx/compile/group_units.h"
+
+#include <algorithm>
+
+namespace rlx {
+namespace {
+
+bool contains(std::span<const uint32_t> list, uint32_t x) {
+  return std::find(list.begin(), list.end(), x) != list.end();
+}
+
+}  // namespace
+
+GroupUnits::GroupUnits(const Graph& graph)
+    : graph_(graph),
+      unit_(graph.size()),
+      members_(graph.size()),
+      readers_(graph.size()),
+      kept_(graph.size(), 0),
+      seen_(graph.size(), 0) {
+  for (uint32_t id = 0; id < graph.size(); ++id) {
+    unit_[id] = id;
+    members_[id] = {id};
+    for (Value v : graph.node(id).operands) {
+      std::vector<uint32_t>& list = readers_[v.node];
+      if (list.empty() || list.back() != id) list.push_back(id);
+    }
+  }
+  for (const Output& o : graph.outputs()) kept_[o.value.node] = 1;
+  for (const Update& u : graph.updates()) kept_[u.value.node] = 1;
+}
+
+std::vector<Value> GroupUnits::operands(std::span<const uint32_t> units) const {
+  std::vector<Value> found;
+  for (uint32_t u : units) {
+    for (uint32_t m : members_[u]) {
+      for (Value v : graph_.node(m).operands) {
+        if (contains(units, unit_[v.node])) continue;
+        if (std::find(found.begin(), found.end(), v) == found.end()) found.push_back(v);
+      }
+    }
+  }
+  return found;
+}
+
+std::vector<Value> GroupUnits::results(std::span<const uint32_t> units) const {
+  std::vector<Value> found;
+  for (uint32_t u : units) {
+    for (uint32_t m : members_[u]) {
+      const auto& readers = readers_[m];
+      if (is_kept(m) || std::any_of(readers.begin(), readers.end(),
+                                    [&](uint32_t r) { return !contains(units, unit_[r]); })) {
+        found.push_back({m, 0});
+      }
+    }
+  }
+  return found;
+}
+
+// The largest number up to `node` that no unit spans: nodes below need only nodes below.
+uint32_t GroupUnits::closed_below(uint32_t node) const {
+  for (auto it = spans_.rbegin(); it != spans_.rend(); ++it) {
+    if (it->second >= node) node = std::min(node, it->first);
+  }
+  return node;
+}
+
+// Whether a value on the stack, or one that it needs, is computed by the units.
+bool GroupUnits::reaches(std::vector<uint32_t> stack, std::span<const uint32_t> units) const {
+  uint32_t first = ~uint32_t(0);
+  for (uint32_t u : units) first = std::min(first, members_[u].front());
+  first = closed_below(first);
+  ++search_;
+  while (!stack.empty()) {
+    const uint32_t u = unit_[stack.back()];
+    stack.pop_back();
+    if (u < first || seen_[u] == search_) continue;
+    seen_[u] = search_;
+    if (contains(units, u)) return true;
+    for (uint32_t m : members_[u]) {
+      for (Value v : graph_.node(m).operands) stack.push_back(v.node);
+    }
+  }
+  return false;
+}
+
+bool GroupUnits::is_convex(std::span<const uint32_t> units) const {
+  std::vector<uint32_t> stack;
+  for (Value v : operands(units)) stack.push_back(v.node);
+  return !reaches(std::move(stack), units);
+}
+
+bool GroupUnits::depends(uint32_t node, std::span<const uint32_t> units) const {
+  return reaches({node}, units);
+}
+
+uint32_t GroupUnits::merge(std::span<const uint32_t> units) {
+  std::vector<uint32_t> all;
+  for (uint32_t u : units) {
+    all.insert(all.end(), members_[u].begin(), members_[u].end());
+    members_[u].clear();
+    spans_.erase(u);
+  }
+  std::sort(all.begin(), all.end());
+  const uint32_t unit = all.front();
+  for (uint32_t m : all) unit_[m] = unit;
+  if (all.size() > 1) spans_[unit] = all.back();
+  members_[unit] = std::move(all);
+  return unit;
+}
+
+void GroupUnits::dissolve(uint32_t unit) {
+  spans_.erase(unit);
+  for (uint32_t m : std::vector<uint32_t>(std::move(members_[unit]))) {
+    unit_[m] = m;
+    members_[m] = {m};
+  }
+}
+
+}  // namespace rlx

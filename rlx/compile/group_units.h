@@ -1,0 +1,55 @@
+// What fusion works on: a graph whose nodes are gathered in units, each to become one call.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rlx/ir/graph.h"
+
+namespace rlx {
+
+// Units are numbered by their first node. A unit may be formed if no path leaves it and comes back.
+class GroupUnits {
+ public:
+  explicit GroupUnits(const Graph& graph);
+
+  const Graph& graph() const { return graph_; }
+  uint32_t unit_of(uint32_t node) const { return unit_[node]; }
+  // In ascending order; empty for a number that is no unit's.
+  const std::vector<uint32_t>& members(uint32_t unit) const { return members_[unit]; }
+  // The values outside that its members read, in the order of first use.
+  std::vector<Value> operands(std::span<const uint32_t> units) const;
+  // The values of its members that others read, or outputs and updates.
+  std::vector<Value> results(std::span<const uint32_t> units) const;
+  // Nodes that read the value, and whether an output or update does.
+  const std::vector<uint32_t>& readers(uint32_t node) const { return readers_[node]; }
+  bool is_kept(uint32_t node) const { return kept_[node] != 0; }
+
+  // Whether these units as one keep the graph free of cycles.
+  bool is_convex(std::span<const uint32_t> units) const;
+  // Whether the node needs a value of one of the units.
+  bool depends(uint32_t node, std::span<const uint32_t> units) const;
+
+  // Makes one of them, under the smallest number, which is returned.
+  uint32_t merge(std::span<const uint32_t> units);
+  // Every member becomes a unit of its own again.
+  void dissolve(uint32_t unit);
+
+ private:
+  bool reaches(std::vector<uint32_t> stack, std::span<const uint32_t> units) const;
+  uint32_t closed_below(uint32_t node) const;
+
+  const Graph& graph_;
+  std::vector<uint32_t> unit_;
+  std::vector<std::vector<uint32_t>> members_;
+  std::map<uint32_t, uint32_t> spans_;  // of units with several members: first to last
+  std::vector<std::vector<uint32_t>> readers_;
+  std::vector<uint8_t> kept_;
+  mutable std::vector<uint32_t> seen_;  // by unit: the search that came by last
+  mutable uint32_t search_ = 0;
+};
+
+}  // namespace rlx
