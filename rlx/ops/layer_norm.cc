@@ -13,64 +13,6 @@ RLX_USE_OP(LayerNormBackwardGamma);
 
 namespace {
 
-void check_x(const InferContext& c) {
-  expect_dtype(c, 0, dtypes::kFloats, "x");
-  const auto& a = c.as<LayerNormAttrs>();
-  if (!(a.eps >= 0)) user_error("eps is {}, expected a number that is not negative", a.eps);
-  if (a.batch_axes < 0 || a.batch_axes > a.axis) {
-    user_error("batch_axes is {}, expected 0 to {} (the axes before the normalized ones)",
-               a.batch_axes, a.axis);
-  }
-}
-
-// Of gamma and beta.
-TensorType affine_type(const InferContext& c) {
-  const auto& a = c.as<LayerNormAttrs>();
-  Shape shape = c[0].shape.slice(0, a.batch_axes);
-  for (int64_t axis = a.axis; axis < c[0].shape.rank(); ++axis) shape.push_back(c[0].shape[axis]);
-  return {c[0].dtype, std::move(shape)};
-}
-
-// Operand i is gamma or beta.
-void check_affine(const InferContext& c, size_t i, std::string_view what) {
-  const TensorType expected = affine_type(c);
-  if (c[i] != expected) {
-    user_error("{} must be {} ({}), it is {}", what, expected.to_string(),
-               c.as<LayerNormAttrs>().batch_axes == 0
-                   ? "x from the axis on"
-                   : "the batch axes of x, then x from the axis on",
-               c[i].to_string());
-  }
-}
-
-std::vector<TensorType> infer_forward(const InferContext& c) {
-  expect_operands(c, 1, 3);
-  check_x(c);
-  if (c.operands.size() > 1) check_affine(c, 1, "gamma");
-  if (c.operands.size() > 2) check_affine(c, 2, "beta");
-  return {c[0]};
-}
-
-std::vector<TensorType> infer_backward(const InferContext& c) {
-  expect_operands(c, 2, 3);
-  check_x(c);
-  if (c.operands.size() == 3) check_affine(c, 1, "gamma");
-  expect_same_type(c, 0, c.operands.size() - 1);
-  const TensorType parameter = affine_type(c);
-  return {c[0], parameter, parameter};
-}
-
-std::vector<TensorType> infer_gamma(const InferContext& c) {
-  expect_operands(c, 2);
-  return {infer_backward(c)[1]};
-}
-
-std::vector<int64_t> axes_between(int64_t first, int64_t last) {
-  std::vector<int64_t> axes;
-  for (int64_t a = first; a < last; ++a) axes.push_back(a);
-  return axes;
-}
-
 struct Normalized {
   Value x_hat;
   Value inverse;  // 1 / sqrt(variance + eps), kept axes
@@ -82,13 +24,6 @@ Normalized normalize_rows(Builder& b, Value x, const LayerNormAttrs& a) {
   const Value variance = mean(b, mul(b, centered, centered), axes, true);
   const Value inverse = rsqrt(b, add(b, variance, a.eps));
   return {mul(b, centered, inverse), inverse};
-}
-
-// gamma or beta, ready to broadcast against x.
-Value align_affine(Builder& b, Value v, const LayerNormAttrs& a) {
-  if (a.batch_axes == 0) return v;
-  for (int64_t i = a.batch_axes; i < a.axis; ++i) v = unsqueeze(b, v, a.batch_axes);
-  return v;
 }
 
 std::vector<Value> expand_forward(Builder& b, const Attrs& attrs, std::span<const Value> operands) {
@@ -148,34 +83,6 @@ std::vector<Value> jvp(Builder& b, const RuleCall& call, std::span<const Value> 
   return {t};
 }
 
-// gamma and beta stay shared if neither they nor an outer batch make them differ by example.
-std::vector<Value> batch(Builder& b, const RuleCall& call, std::span<const uint8_t> batched,
-                         const Dim& size) {
-  LayerNormAttrs a = call.as<LayerNormAttrs>();
-  const bool shared = a.batch_axes == 0 && std::none_of(batched.begin() + 1, batched.end(),
-                                                        [](uint8_t f) { return f != 0; });
-  a.axis += 1;
-  if (!shared) a.batch_axes += 1;
-  std::vector<Value> operands(call.operands.begin(), call.operands.end());
-  for (size_t i = 0; i < (shared ? 1 : operands.size()); ++i) {
-    operands[i] = with_batch(b, operands[i], batched[i] != 0, size);
-  }
-  return b.call(call.op, Attrs::of(call.attrs.table(), a), operands);
-}
-
-// The gradients of gamma and beta are not summed over the batch.
-std::vector<Value> batch_backward(Builder& b, const RuleCall& call,
-                                  std::span<const uint8_t> batched, const Dim& size) {
-  LayerNormAttrs a = call.as<LayerNormAttrs>();
-  a.axis += 1;
-  a.batch_axes += 1;
-  std::vector<Value> operands(call.operands.begin(), call.operands.end());
-  for (size_t i = 0; i < operands.size(); ++i) {
-    operands[i] = with_batch(b, operands[i], batched[i] != 0, size);
-  }
-  return b.call(call.op, Attrs::of(call.attrs.table(), a), operands);
-}
-
 Cost cost(const CostContext& c) { return {8 * element_count(c.operands[0]), io_bytes(c)}; }
 
 Cost cost_backward(const CostContext& c) {
@@ -199,12 +106,12 @@ Errors: axis out of range, batch_axes below 0 or above the axis, gamma or beta o
 negative eps.
 Derivative: LayerNormBackwardInput.
 Compare: torch.nn.functional.layer_norm, ONNX LayerNormalization.)",
-    .infer = infer_forward,
-    .normalize = normalize_axis_of_first<LayerNormAttrs>,
+    .infer = infer_norm,
+    .normalize = normalize_axis_of_first<NormAttrs>,
     .decompose = {.expand = expand_forward},
     .jvp = jvp,
     .vjp = vjp,
-    .batching = batch,
+    .batching = norm_batching,
     .cost = cost,
 };
 
@@ -222,10 +129,10 @@ x_hat = (x - mean) * inv, inv = 1 / sqrt(variance + eps), g = dy * gamma:
 The statistics are computed again from x. f16 and bf16 are computed in f32 and rounded once.
 Errors: as LayerNorm; dy of another type than x.
 Compare: the gradients of torch.nn.functional.layer_norm.)",
-    .infer = infer_backward,
-    .normalize = normalize_axis_of_first<LayerNormAttrs>,
+    .infer = infer_norm_backward,
+    .normalize = normalize_axis_of_first<NormAttrs>,
     .decompose = {.expand = expand_backward},
-    .batching = batch_backward,
+    .batching = norm_backward_batching,
     .cost = cost_backward,
 };
 
@@ -237,8 +144,8 @@ RLX_DEFINE_OP(LayerNormBackwardGamma) = {
 Operands x and dy of one float type; the result has the shape x.shape[:batch_axes] +
 x.shape[axis:].
 Errors: as LayerNormBackwardInput.)",
-    .infer = infer_gamma,
-    .normalize = normalize_axis_of_first<LayerNormAttrs>,
+    .infer = infer_norm_backward_gamma,
+    .normalize = normalize_axis_of_first<NormAttrs>,
     .decompose = {.expand = expand_gamma},
 };
 

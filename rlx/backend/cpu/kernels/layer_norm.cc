@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "rlx/backend/cpu/kernels/partial_rows.h"
 #include "rlx/base/checked.h"
 #include "rlx/compile/kernel.h"
 
@@ -28,8 +29,6 @@ struct LayerNormState {
   bool sums() const { return dgamma || dbeta; }
   int64_t all_rows() const { return groups * rows; }
 };
-
-inline constexpr int64_t kLayerNormColumns = 2048;  // of a chunk that adds partial sums
 
 }  // namespace rlx::cpu
 #endif
@@ -140,7 +139,7 @@ void BackwardRows(const LayerNormState& s, const StepArgs& args, int64_t chunk) 
     dbeta = dgamma + s.n;
     std::fill(dgamma, dgamma + 2 * s.n, T(0));
   }
-  for (int64_t row = chunk % s.partials; row < s.rows; row += int64_t(kPartialSums)) {
+  for (int64_t row = chunk % s.partials; row < s.rows; row += kPartialRows) {
     const int64_t at = (group * s.rows + row) * s.n;
     const S *x_row = args.in<S>(0) + at, *dy_row = dy + at;
     const auto m = MomentsOf(d, x_row, size_t(s.n), s.eps);
@@ -153,24 +152,17 @@ void BackwardRows(const LayerNormState& s, const StepArgs& args, int64_t chunk) 
 template <class S>
 void AddPartialRows(const LayerNormState& s, const StepArgs& args, int64_t chunk) {
   using T = Wide<S>;
-  const int64_t blocks = ceil_div(s.n, kLayerNormColumns), group = chunk / blocks;
-  const int64_t begin = chunk % blocks * kLayerNormColumns;
-  const int64_t end = std::min(begin + kLayerNormColumns, s.n), stride = 2 * s.n;
+  const int64_t blocks = ceil_div(s.n, kPartialColumns), group = chunk / blocks;
+  const int64_t begin = chunk % blocks * kPartialColumns;
+  const int64_t end = std::min(begin + kPartialColumns, s.n), stride = 2 * s.n;
   for (int64_t which = 0; which < 2; ++which) {
     if (!(which == 0 ? s.dgamma : s.dbeta)) continue;
     S* out = args.out<S>(size_t(1 + which)) + group * s.n;
-    if (s.partials == 0) {  // no rows, no scratch
-      std::fill(out + begin, out + end, S(T(0)));
-      continue;
-    }
-    T* base = static_cast<T*>(args.scratch) + group * s.partials * stride + which * s.n;
-    for (auto h = int64_t(kPartialSums / 2); h > 0; h /= 2) {
-      for (int64_t p = 0; p < h && p + h < s.partials; ++p) {
-        T *to = base + p * stride, *from = to + h * stride;
-        for (int64_t j = begin; j < end; ++j) to[j] += from[j];
-      }
-    }
-    for (int64_t j = begin; j < end; ++j) out[j] = S(base[j]);
+    // Without rows there is no scratch.
+    T* base = s.partials == 0
+                  ? nullptr
+                  : static_cast<T*>(args.scratch) + group * s.partials * stride + which * s.n;
+    add_partial_rows(base, s.partials, stride, begin, end, out);
   }
 }
 
@@ -197,7 +189,6 @@ HWY_EXPORT(LayerNormChunk);
 namespace {
 
 constexpr int64_t kChunkElements = 16384;
-constexpr int64_t kPartials = 64;
 
 template <int kStep>
 void run_step(const void* state, const StepArgs& args, int64_t chunk) {
@@ -235,11 +226,11 @@ PreparedKernel prepare_backward(const KernelCall& call) {
   s.dx = call.used(0);
   s.dgamma = call.used(1);
   s.dbeta = call.used(2);
-  s.partials = s.n == 0 ? 0 : std::min(s.rows, kPartials);
+  s.partials = s.n == 0 ? 0 : std::min(s.rows, kPartialRows);
   PreparedKernel k = PreparedKernel::single(s, checked_mul(s.groups, s.partials), run_step<1>,
                                             double(s.all_rows()) * (60 + 0.9 * double(s.n)));
   if (s.sums()) {
-    k.phases.push_back({checked_mul(s.groups, ceil_div(s.n, kLayerNormColumns)), run_step<2>});
+    k.phases.push_back({checked_mul(s.groups, ceil_div(s.n, kPartialColumns)), run_step<2>});
     const int64_t row_bytes = checked_mul(2 * s.n, s.dtype == DType::kF64 ? 8 : 4);
     k.scratch_bytes = checked_mul(checked_mul(s.groups, s.partials), row_bytes);
   }

@@ -1,4 +1,5 @@
-#include "rlx/ops/layer_norm.h"
+// Of LayerNorm, RmsNorm and their gradients.
+#include "rlx/ops/norm.h"
 
 #include <cmath>
 #include <limits>
@@ -10,6 +11,10 @@ namespace rlx {
 RLX_USE_OP(LayerNorm);
 RLX_USE_OP(LayerNormBackwardInput);
 RLX_USE_OP(LayerNormBackwardGamma);
+RLX_USE_OP(RmsNorm);
+RLX_USE_OP(RmsNormBackwardInput);
+RLX_USE_OP(RmsNormBackwardGamma);
+RLX_USE_OP(RmsNormBackwardBeta);
 
 namespace {
 
@@ -19,8 +24,8 @@ struct Case {
   std::string name;
   DType dtype;
   Dims shape;
-  LayerNormAttrs attrs{-1, 0x1p-17};  // exact in every dtype
-  int affine = 2;                     // operands gamma, beta
+  NormAttrs attrs{-1, 0x1p-17};  // exact in every dtype
+  int affine = 2;                // operands gamma, beta
   Draw x{};
   GradCheck grad = GradCheck::kYes;
   double scale = 1;  // size of what the sums add, against results of about 1
@@ -82,13 +87,14 @@ int64_t row_length(const Case& c, Dims* affine) {
   return num_elements(row);
 }
 
+template <const OpDef& kOp>
 std::vector<Sample> samples_forward() {
   std::vector<Sample> all;
   for (const Case& c : cases()) {
     Dims affine;
     const int64_t n = row_length(c, &affine);
     Sample s{.name = c.name,
-             .attrs = Attrs::of(kLayerNormOp.fields, c.attrs),
+             .attrs = Attrs::of(kOp.fields, c.attrs),
              .operands = {{c.dtype, c.shape, c.x}},
              .grad = c.grad,
              .reduction = std::max<int64_t>(n, 1),
@@ -100,6 +106,7 @@ std::vector<Sample> samples_forward() {
   return all;
 }
 
+template <const OpDef& kOp>
 std::vector<Sample> samples_backward() {
   std::vector<Sample> all;
   for (const Case& c : cases()) {
@@ -107,7 +114,7 @@ std::vector<Sample> samples_backward() {
     const int64_t n = row_length(c, &affine);
     const int64_t rows = n == 0 ? 0 : num_elements(c.shape) / n;
     Sample s{.name = c.name,
-             .attrs = Attrs::of(kLayerNormBackwardInputOp.fields, c.attrs),
+             .attrs = Attrs::of(kOp.fields, c.attrs),
              .operands = {{c.dtype, c.shape, c.x}},
              .grad = c.grad,
              .reduction = std::max<int64_t>(std::max(n, rows), 1),
@@ -120,18 +127,19 @@ std::vector<Sample> samples_backward() {
   return all;
 }
 
+template <const OpDef& kOp>
 std::vector<Sample> samples_gamma() {
   std::vector<Sample> all;
-  for (Sample& s : samples_backward()) {
+  for (Sample& s : samples_backward<kOp>()) {
     if (s.operands.size() == 3) s.operands.erase(s.operands.begin() + 1);
-    s.attrs = Attrs::of(kLayerNormBackwardGammaOp.fields, s.attrs.as<LayerNormAttrs>());
     all.push_back(std::move(s));
   }
   return all;
 }
 
+template <const OpDef& kOp>
 std::vector<WrongCall> wrong_forward() {
-  const auto with = [](LayerNormAttrs a) { return Attrs::of(kLayerNormOp.fields, a); };
+  const auto with = [](NormAttrs a) { return Attrs::of(kOp.fields, a); };
   const TensorType x{DType::kF32, {2, 3, 4}}, last{DType::kF32, {4}};
   return {
       {"operands", with({}), {x, last, last, last}, "expected 1 to 3 operands, got 4"},
@@ -152,8 +160,9 @@ std::vector<WrongCall> wrong_forward() {
   };
 }
 
+template <const OpDef& kOp>
 std::vector<WrongCall> wrong_backward() {
-  const auto with = [](LayerNormAttrs a) { return Attrs::of(kLayerNormBackwardInputOp.fields, a); };
+  const auto with = [](NormAttrs a) { return Attrs::of(kOp.fields, a); };
   const TensorType x{DType::kF32, {2, 3}}, gamma{DType::kF32, {3}};
   return {
       {"operands", with({}), {x}, "expected 2 to 3 operands, got 1"},
@@ -162,8 +171,9 @@ std::vector<WrongCall> wrong_backward() {
   };
 }
 
+template <const OpDef& kOp>
 std::vector<WrongCall> wrong_gamma() {
-  const Attrs plain = Attrs::of(kLayerNormBackwardGammaOp.fields, LayerNormAttrs{});
+  const Attrs plain = Attrs::of(kOp.fields, NormAttrs{});
   const TensorType x{DType::kF32, {2, 3}};
   return {
       {"operands", plain, {x, {DType::kF32, {3}}, x}, "expected 2 operands, got 3"},
@@ -173,8 +183,17 @@ std::vector<WrongCall> wrong_gamma() {
 
 }  // namespace
 
-RLX_DEFINE_SAMPLES(LayerNorm) = {samples_forward, wrong_forward};
-RLX_DEFINE_SAMPLES(LayerNormBackwardInput) = {samples_backward, wrong_backward};
-RLX_DEFINE_SAMPLES(LayerNormBackwardGamma) = {samples_gamma, wrong_gamma};
+RLX_DEFINE_SAMPLES(LayerNorm) = {samples_forward<kLayerNormOp>, wrong_forward<kLayerNormOp>};
+RLX_DEFINE_SAMPLES(LayerNormBackwardInput) = {samples_backward<kLayerNormBackwardInputOp>,
+                                              wrong_backward<kLayerNormBackwardInputOp>};
+RLX_DEFINE_SAMPLES(LayerNormBackwardGamma) = {samples_gamma<kLayerNormBackwardGammaOp>,
+                                              wrong_gamma<kLayerNormBackwardGammaOp>};
+RLX_DEFINE_SAMPLES(RmsNorm) = {samples_forward<kRmsNormOp>, wrong_forward<kRmsNormOp>};
+RLX_DEFINE_SAMPLES(RmsNormBackwardInput) = {samples_backward<kRmsNormBackwardInputOp>,
+                                            wrong_backward<kRmsNormBackwardInputOp>};
+RLX_DEFINE_SAMPLES(RmsNormBackwardGamma) = {samples_gamma<kRmsNormBackwardGammaOp>,
+                                            wrong_gamma<kRmsNormBackwardGammaOp>};
+RLX_DEFINE_SAMPLES(RmsNormBackwardBeta) = {samples_gamma<kRmsNormBackwardBetaOp>,
+                                           wrong_gamma<kRmsNormBackwardBetaOp>};
 
 }  // namespace rlx
