@@ -9,6 +9,7 @@
 #include "rlx/ops/binary.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/derive.h"
+#include "rlx/ops/dim_size.h"
 #include "rlx/ops/shape_ops.h"
 #include "rlx/ops/table.h"
 
@@ -19,6 +20,7 @@ RLX_USE_OP(Binary);
 RLX_USE_OP(Cast);
 RLX_USE_OP(Concat);
 RLX_USE_OP(Constant);
+RLX_USE_OP(DimSize);
 RLX_USE_OP(Expand);
 RLX_USE_OP(Narrow);
 RLX_USE_OP(Reshape);
@@ -101,6 +103,13 @@ Values simplify_activation(Builder& b, const Node& n, std::span<const Value> v) 
   return std::nullopt;
 }
 
+// A bound size is a number, whatever x is.
+Values simplify_dim_size(Builder& b, const Node& n, std::span<const Value> v) {
+  const Dim& size = b.shape(v[0])[n.attrs.as<DimSizeAttrs>().axis];
+  if (!size.is_static()) return std::nullopt;
+  return std::vector{constant(b, Array::scalar(size.value()))};
+}
+
 Values simplify(Builder& b, const Node& n, std::span<const Value> v) {
   if (row_of(*n.op).cls == RowClass::kAlias) {
     std::vector<TensorType> types;
@@ -112,6 +121,7 @@ Values simplify(Builder& b, const Node& n, std::span<const Value> v) {
   if (n.op == &kBinaryOp) return simplify_binary(b, n, v);
   if (n.op == &kActivationOp) return simplify_activation(b, n, v);
   if (n.op == &kCastOp && b.type(v[0]) == n.results[0]) return std::vector{v[0]};
+  if (n.op == &kDimSizeOp) return simplify_dim_size(b, n, v);
   if (n.op == &kConcatOp && v.size() == 1) return std::vector{v[0]};
   if (n.op->has(kView) && v.size() == 1) return simplify_view(b, n, v);
   return std::nullopt;
