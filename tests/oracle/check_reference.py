@@ -348,6 +348,50 @@ def take(table, indices, axis, batch_dims):
     return np.stack(parts)
 
 
+@oracle("DimSize")
+def dim_size(at, x):
+    return [np.int64(x[0].a.shape[at["axis"]])]
+
+
+def windows_at(shape, sizes, starts, axes, batch_dims):
+    """For every position of the batch axes its index and the slices of the window behind them."""
+    for batch in np.ndindex(*shape[:batch_dims]):
+        place = [slice(None)] * (len(shape) - batch_dims)
+        for axis, size, start in zip(axes, sizes, starts[batch], strict=True):
+            place[axis - batch_dims] = slice(start, start + size)
+        yield batch + tuple(place), batch
+
+
+@oracle("DynamicSlice")
+def dynamic_slice(at, x):
+    a, starts = x[0].a, x[1].a
+    shape = list(a.shape)
+    for axis, size in zip(at["axes"], at["sizes"], strict=True):
+        shape[axis] = size
+    out = np.zeros(shape, a.dtype)
+    for place, batch in windows_at(a.shape, at["sizes"], starts, at["axes"], at["batch_dims"]):
+        out[batch] = a[place]
+    return [out]
+
+
+def update_slice(target, update, starts, axes, batch_dims):
+    out = target.copy()
+    sizes = [update.shape[axis] for axis in axes]
+    for place, batch in windows_at(target.shape, sizes, starts, axes, batch_dims):
+        out[place] = update[batch]
+    return [out]
+
+
+@oracle("DynamicUpdateSlice")
+def dynamic_update_slice(at, x):
+    return update_slice(x[0].a, x[1].a, x[2].a, at["axes"], at["batch_dims"])
+
+
+@oracle("KvAppend")
+def kv_append(at, x):
+    return update_slice(x[0].a, x[1].a, x[2].a[..., None], [at["axis"]], x[2].a.ndim)
+
+
 @oracle("Gather")
 def gather(at, x):
     if x[0].dtype in PACKED:
@@ -501,6 +545,105 @@ def layer_norm_backward(at, x):
 @oracle("LayerNormBackwardGamma")
 def layer_norm_backward_gamma(at, x):
     return [layer_norm_backward(at, x)[1]]
+
+
+def rms_norm(a, gamma, beta, axis, eps, batch_axes):
+    def align(p):
+        return jnp.reshape(p, a.shape[:batch_axes] + (1,) * (axis - batch_axes) + a.shape[axis:])
+
+    y = a / jnp.sqrt(jnp.mean(a**2, tuple(range(axis, a.ndim)), keepdims=True) + eps)
+    return y * (1 if gamma is None else align(gamma)) + (0 if beta is None else align(beta))
+
+
+@oracle("RmsNorm")
+def rms_norm_forward(at, x):
+    p = [t.a for t in x] + [None, None]
+    return [np.asarray(rms_norm(p[0], p[1], p[2], at["axis"], at["eps"], at["batch_axes"]))]
+
+
+@oracle("RmsNormBackwardInput")
+def rms_norm_backward(at, x):
+    a, dy = jnp.asarray(x[0].a), jnp.asarray(x[-1].a)
+    shape = a.shape[:at["batch_axes"]] + a.shape[at["axis"]:]
+    gamma = jnp.asarray(x[1].a) if len(x) == 3 else jnp.ones(shape)
+    f = lambda a, g, b: rms_norm(a, g, b, at["axis"], at["eps"], at["batch_axes"])  # noqa: E731
+    _, pull = jax.vjp(f, a, gamma, jnp.zeros(shape))
+    return [np.asarray(g) for g in pull(dy)]
+
+
+@oracle("RmsNormBackwardGamma")
+def rms_norm_backward_gamma(at, x):
+    return [rms_norm_backward(at, x)[1]]
+
+
+@oracle("RmsNormBackwardBeta")
+def rms_norm_backward_beta(at, x):
+    return [rms_norm_backward(at, x)[2]]
+
+
+# --- sorting --------------------------------------------------------------------------------------
+def order_of(a, axis, descending):
+    """NumPy sorts NaN last and stably; descending is a stable sort of the reversed ranks."""
+    if descending:  # equal elements have one rank
+        _, ranks = np.unique(a, return_inverse=True, equal_nan=True)
+        a = -ranks.reshape(a.shape)
+    return np.argsort(a, axis=axis, kind="stable")
+
+
+@oracle("Sort")
+def sort(at, x):
+    order = order_of(x[0].a, at["axis"], at["descending"])
+    return [np.take_along_axis(x[0].a, order, at["axis"]), order]
+
+
+@oracle("ArgSort")
+def arg_sort(at, x):
+    return [order_of(x[0].a, at["axis"], at["descending"])]
+
+
+@oracle("TopK")
+def top_k(at, x):
+    order = order_of(x[0].a, at["axis"], at["largest"])
+    order = np.take(order, np.arange(at["k"]), axis=at["axis"])
+    if not at["sorted"]:
+        order = np.sort(order, axis=at["axis"])
+    return [np.take_along_axis(x[0].a, order, at["axis"]), order]
+
+
+# --- position -------------------------------------------------------------------------------------
+def rotate(at, x, sign):
+    a, cos, sin = x[0].a, x[1].a, x[2].a
+    d, n_rot, layout = int(at["head_dim"]), int(at["n_rot"]), at["layout"]
+    h = a.reshape(a.shape[:-1] + (a.shape[-1] // d, d)) if layout == "Packed" else a
+    if layout == "BHSD":
+        h = np.swapaxes(h, -3, -2)  # tokens before heads
+    tokens = h.shape[-3]
+    if cos.ndim == 1:
+        cos, sin = cos.reshape(-1, n_rot // 2), sin.reshape(-1, n_rot // 2)
+    p = np.arange(tokens)
+    if len(x) > 3:
+        ids = x[3].a.astype(np.int64)
+        p = ids + p if ids.ndim == 0 else ids
+    angle = (cos[p, :n_rot // 2] + 1j * sign * sin[p, :n_rot // 2])[..., None, :]
+    first, second = (slice(0, n_rot // 2), slice(n_rot // 2, n_rot))
+    if at["style"] == "GptJ":
+        first, second = (slice(0, n_rot, 2), slice(1, n_rot, 2))
+    turned = (h[..., first] + 1j * h[..., second]) * angle
+    y = h.copy()
+    y[..., first], y[..., second] = turned.real, turned.imag
+    if layout == "BHSD":
+        y = np.swapaxes(y, -3, -2)
+    return [y.reshape(a.shape)]
+
+
+@oracle("Rope")
+def rope(at, x):
+    return rotate(at, x, 1)
+
+
+@oracle("RopeBackward")
+def rope_backward(at, x):
+    return rotate(at, x, -1)
 
 
 # --- attention ------------------------------------------------------------------------------------
@@ -800,7 +943,7 @@ def problem(op, got, want, dtype):
         finite = np.abs(want[np.isfinite(want) & (want != SKIP)])
         scale = finite.max() if finite.size else 0
         # Two-element LayerNorm rows cancel almost everything.
-        relative = 1e-9 if op.startswith("LayerNorm") else 1e-11
+        relative = 1e-9 if op.startswith(("LayerNorm", "RmsNorm")) else 1e-11
         near = np.abs(got - want) <= relative * np.abs(want) + 1e-13 * scale
         if is_complex(dtype):
             same = (got == want) | ~np.isfinite(want) & ~np.isfinite(got)
