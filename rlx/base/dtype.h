@@ -93,6 +93,7 @@ inline constexpr DTypeSet kPacked = DTypeSet(DType::kQ4_0) | DType::kQ8_0;
 inline constexpr DTypeSet kAnyOrPacked = kAny | kPacked;
 inline constexpr DTypeSet kFloatsComplexes = kFloats | kComplexes;
 inline constexpr DTypeSet kIndices = kInts;
+inline constexpr DTypeSet kPositions = DType::kI64;
 }  // namespace dtypes
 
 template <DType T>

@@ -64,6 +64,19 @@ struct CostContext {
 };
 using CostFn = Cost (*)(const CostContext&);
 
+// What a call needs of an operand along an axis of bounded size, whose extent is known only when the
+// call runs: memory beyond the extent holds anything.
+enum class TailRule : uint8_t {
+  kRefused,  // the axis must not be bounded
+  kIgnored,  // what lies beyond does not reach the live part of any result
+  // Likewise, once it is overwritten with this value.
+  kZero,
+  kOne,
+  kLowest,   // -infinity or the least integer
+  kHighest,
+};
+using TailFn = TailRule (*)(const InferContext&, size_t operand, int64_t axis);
+
 struct Decomposition {
   ExpandFn expand = nullptr;
   // A record instead of code: the call is the reverse sweep over the *decomposition* of this op.
@@ -100,6 +113,7 @@ struct OpDef {
   // Whether the first two operands may be swapped where their types are equal; none: no.
   bool (*commutes)(const Attrs&) = nullptr;
   CostFn cost = nullptr;  // none: one flop per result element, operands and results once
+  TailFn tail = nullptr;  // none: kIgnored for elementwise ops, views and control, else kRefused
   bool has(OpFlags f) const { return (flags & f) != 0; }
 };
 

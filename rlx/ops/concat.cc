@@ -48,6 +48,12 @@ std::vector<Value> vjp_concat(Builder& b, const RuleCall& call, std::span<const 
 
 Cost cost_concat(const CostContext& c) { return {0, io_bytes(c)}; }
 
+// A part of bounded size must be the last one: those behind it would move.
+TailRule tail(const InferContext& c, size_t operand, int64_t axis) {
+  const bool last = operand + 1 == c.operands.size();
+  return axis != c.as<ConcatAttrs>().axis || last ? TailRule::kIgnored : TailRule::kRefused;
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(Concat) = {
@@ -67,6 +73,7 @@ Gradient: each part's piece of the cotangent.)",
     .vjp = vjp_concat,
     .batching = batch_leading_axis,
     .cost = cost_concat,
+    .tail = tail,
 };
 
 Value concat(Builder& b, std::span<const Value> parts, int64_t axis) {

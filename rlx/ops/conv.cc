@@ -159,6 +159,10 @@ std::vector<Value> expand_3d(Builder& b, const Attrs& attrs, std::span<const Val
   return {conv(b, operands[0], operands[1], attrs.as<ConvAttrs>())};
 }
 
+TailRule tail(const InferContext&, size_t operand, int64_t axis) {
+  return operand == 0 && axis == 0 ? TailRule::kIgnored : TailRule::kRefused;
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(Conv) = {
@@ -187,6 +191,7 @@ Compare: torch.nn.functional.conv1d/2d/3d, jax.lax.conv_general_dilated, ONNX Co
     .vjp = vjp,
     .batching = batch,
     .cost = cost,
+    .tail = tail,
 };
 
 RLX_DEFINE_OP(Conv3d) = {

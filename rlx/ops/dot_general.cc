@@ -197,6 +197,12 @@ Cost cost_dot_general(const CostContext& c) {
   return {per_element * element_count(c.results[0]), io_bytes(c)};
 }
 
+TailRule tail(const InferContext& c, size_t operand, int64_t axis) {
+  const auto& a = c.as<DotGeneralAttrs>();
+  const auto& summed = operand == 0 ? a.lhs_contracting : a.rhs_contracting;
+  return std::ranges::find(summed, axis) != summed.end() ? TailRule::kZero : TailRule::kIgnored;
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(DotGeneral) = {
@@ -221,6 +227,7 @@ Gradient: the cotangent contracted with the (conjugated) other operand over the 
     .vjp = vjp_dot_general,
     .batching = batch_dot_general,
     .cost = cost_dot_general,
+    .tail = tail,
 };
 
 Value dot_general(Builder& b, Value lhs, Value rhs, DotGeneralAttrs attrs) {

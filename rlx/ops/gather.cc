@@ -157,6 +157,23 @@ Cost cost_gather_backward(const CostContext& c) {
   return {element_count(c.operands[0]), io_bytes(c) + 2 * count_bytes(c.operands[0])};
 }
 
+// Indices beyond the extent must be in range.
+TailRule tail(const InferContext& c, size_t operand, int64_t axis) {
+  const auto& a = c.as<GatherAttrs>();
+  if (axis < a.batch_dims) return operand == 1 ? TailRule::kZero : TailRule::kIgnored;
+  if (operand == 1) return TailRule::kZero;
+  return axis == a.axis ? TailRule::kRefused : TailRule::kIgnored;
+}
+
+// Slices beyond the extent are added to slice 0 as zeros.
+TailRule tail_backward(const InferContext& c, size_t operand, int64_t axis) {
+  const auto& a = c.as<GatherBackwardAttrs>();
+  if (operand == 1) return TailRule::kZero;
+  const int64_t indices = c[1].shape.rank() - a.batch_dims;
+  const bool of_indices = axis >= a.axis && axis < a.axis + indices;
+  return of_indices || axis < a.batch_dims ? TailRule::kZero : TailRule::kIgnored;
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(Gather) = {
@@ -182,6 +199,7 @@ Gradient: GatherBackward for the table, none for a packed one; none for the indi
     .vjp = vjp_gather,
     .batching = batch_gather,
     .cost = cost_gather,
+    .tail = tail,
 };
 
 RLX_DEFINE_OP(GatherBackward) = {
@@ -202,6 +220,7 @@ Gradient: Gather for dy; none for the indices.)",
     .vjp = vjp_gather_backward,
     .batching = batch_gather_backward,
     .cost = cost_gather_backward,
+    .tail = tail_backward,
 };
 
 Value gather(Builder& b, Value table, Value indices, int64_t axis) {

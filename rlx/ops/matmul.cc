@@ -112,6 +112,12 @@ Cost cost_matmul(const CostContext& c) {
   return {per_element * element_count(c.results[0]), io_bytes(c)};
 }
 
+TailRule tail(const InferContext& c, size_t operand, int64_t axis) {
+  const int64_t rank = c[operand].shape.rank();
+  const int64_t summed = operand == 0 || rank == 1 ? rank - 1 : rank - 2;
+  return axis == summed ? TailRule::kZero : TailRule::kIgnored;
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(MatMul) = {
@@ -131,6 +137,7 @@ Gradient: a gets g b^H, b gets a^H g (H: swap the last axes and conjugate), summ
     .vjp = vjp_matmul,
     .batching = batch_matmul,
     .cost = cost_matmul,
+    .tail = tail,
 };
 
 Value matmul(Builder& b, Value x, Value y) { return b.op(kMatMulOp, NoAttrs{}, {x, y}); }

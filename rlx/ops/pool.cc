@@ -261,6 +261,10 @@ Cost cost_max(const CostContext& c) {
   return {double(w.area()) * count, io_bytes(c)};
 }
 
+TailRule tail(const InferContext&, size_t, int64_t axis) {
+  return axis < 2 ? TailRule::kIgnored : TailRule::kRefused;
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(Pool) = {
@@ -289,6 +293,7 @@ AveragePool.)",
     .vjp = vjp,
     .batching = batch,
     .cost = cost,
+    .tail = tail,
 };
 
 RLX_DEFINE_OP(MaxPoolSelect) = {

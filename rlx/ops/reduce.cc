@@ -257,6 +257,26 @@ std::vector<Value> batch_reduce(Builder& b, const RuleCall& call, std::span<cons
 
 Cost cost_reduce(const CostContext& c) { return {element_count(c.operands[0]), io_bytes(c)}; }
 
+TailRule tail(const InferContext& c, size_t, int64_t axis) {
+  const auto& a = c.as<ReduceAttrs>();
+  if (std::ranges::find(a.axes, axis) == a.axes.end()) return TailRule::kIgnored;
+  switch (a.kind) {
+    case ReduceKind::kSum:
+    case ReduceKind::kOr:
+      return TailRule::kZero;
+    case ReduceKind::kProd:
+    case ReduceKind::kAnd:
+      return TailRule::kOne;
+    case ReduceKind::kMax:
+      return TailRule::kLowest;
+    case ReduceKind::kMin:
+      return TailRule::kHighest;
+    case ReduceKind::kMean:
+      return TailRule::kRefused;  // divides by the size; bounded sizes make it a sum and a division
+  }
+  return TailRule::kRefused;
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(Reduce) = {
@@ -282,6 +302,7 @@ right at zeros and in every order, O(n) (O(n^2) over a symbolic size).)",
     .vjp = vjp_reduce,
     .batching = batch_reduce,
     .cost = cost_reduce,
+    .tail = tail,
 };
 
 Value reduce(Builder& b, ReduceKind kind, Value x, std::vector<int64_t> axes, bool keep_dims) {

@@ -314,6 +314,7 @@ Operands: x, any dtype, packed ones too.)",
     .vjp = vjp_copy,
     .batching = batch_leading,
     .cost = cost_copy,
+    .tail = [](const InferContext&, size_t, int64_t) { return TailRule::kIgnored; },
 };
 
 // --- Build functions

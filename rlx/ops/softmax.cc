@@ -33,6 +33,10 @@ std::vector<Value> vjp(Builder& b, const RuleCall& call, std::span<const Value> 
 
 Cost cost(const CostContext& c) { return {5 * element_count(c.results[0]), io_bytes(c)}; }
 
+TailRule tail(const InferContext& c, size_t, int64_t axis) {
+  return axis == c.as<SoftmaxAttrs>().axis ? TailRule::kLowest : TailRule::kIgnored;
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(Softmax) = {
@@ -53,6 +57,7 @@ Compare: torch.softmax, jax.nn.softmax, ONNX Softmax.)",
     .vjp = vjp,
     .batching = batch_leading_axis,
     .cost = cost,
+    .tail = tail,
 };
 
 Value softmax(Builder& b, Value x, int64_t axis) {

@@ -101,6 +101,12 @@ std::vector<Value> vjp(Builder& b, const RuleCall& call, std::span<const Value> 
 
 Cost cost(const CostContext& c) { return {5 * element_count(c.operands[0]), io_bytes(c)}; }
 
+// Labels beyond the extent must be in range.
+TailRule tail(const InferContext& c, size_t operand, int64_t axis) {
+  if (operand == 1) return TailRule::kZero;
+  return axis + 1 < c[0].shape.rank() || operand > 1 ? TailRule::kIgnored : TailRule::kRefused;
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(SoftmaxCrossEntropyWithLogits) = {
@@ -124,6 +130,7 @@ Compare: torch.nn.functional.cross_entropy with reduction "none" and class indic
     .vjp = vjp,
     .batching = batch_leading,
     .cost = cost,
+    .tail = tail,
 };
 
 RLX_DEFINE_OP(SoftmaxCrossEntropyBackward) = {
@@ -141,6 +148,7 @@ Compare: the gradient of torch.nn.functional.cross_entropy.)",
     .decompose = {.expand = expand_backward},
     .batching = batch_leading,
     .cost = cost,
+    .tail = tail,
 };
 
 Value softmax_cross_entropy(Builder& b, Value logits, Value labels) {
