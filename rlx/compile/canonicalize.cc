@@ -10,6 +10,7 @@
 #include "rlx/ops/build.h"
 #include "rlx/ops/derive.h"
 #include "rlx/ops/dim_size.h"
+#include "rlx/ops/extent.h"
 #include "rlx/ops/shape_ops.h"
 #include "rlx/ops/table.h"
 
@@ -22,6 +23,7 @@ RLX_USE_OP(Concat);
 RLX_USE_OP(Constant);
 RLX_USE_OP(DimSize);
 RLX_USE_OP(Expand);
+RLX_USE_OP(Extent);
 RLX_USE_OP(Narrow);
 RLX_USE_OP(Reshape);
 RLX_USE_OP(Transpose);
@@ -119,6 +121,10 @@ Values simplify(Builder& b, const Node& n, std::span<const Value> v) {
   if (n.op->has(kControl)) return copy_with_bodies(b, n, v, canonicalize);
   if (n.op->has(kIdentity)) return std::vector{v[0]};
   if (n.op == &kBinaryOp) return simplify_binary(b, n, v);
+  if (n.op == &kExtentOp) {
+    const Dim& size = n.attrs.as<ExtentAttrs>().size;
+    if (size.is_static()) return std::vector{constant(b, Array::scalar(size.value()))};
+  }
   if (n.op == &kActivationOp) return simplify_activation(b, n, v);
   if (n.op == &kCastOp && b.type(v[0]) == n.results[0]) return std::vector{v[0]};
   if (n.op == &kDimSizeOp) return simplify_dim_size(b, n, v);

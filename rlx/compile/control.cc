@@ -119,16 +119,20 @@ class Prepare {
       : step_(step), draft_(draft), kernels_(kernels), options_(options) {}
 
   void run() {
+    // With bounded sizes the bodies keep their symbols: they are planned like the graph around
+    // them.
+    const Attrs& attrs = step_.live ? step_.live->attrs : step_.attrs;
     if (step_.op == &kIfOp) {
-      conditional(step_.attrs.as<IfAttrs>());
+      conditional(attrs.as<IfAttrs>());
     } else if (step_.op == &kWhileOp) {
-      loop(step_.attrs.as<WhileAttrs>());
+      loop(attrs.as<WhileAttrs>());
     } else if (step_.op == &kScanOp) {
-      scan(step_.attrs.as<ScanAttrs>());
+      scan(attrs.as<ScanAttrs>());
     } else {
       internal_error("{} is no control step", step_.op->name);
     }
     place_arenas();
+    control_.length = length_;
     step_.control = std::make_shared<ControlDraft>(std::move(control_));
   }
 
@@ -174,7 +178,8 @@ class Prepare {
     PlanControl& control = control_.control;
     control.kind = PlanControl::Kind::kScan;
     control.carries = uint32_t(attrs.num_carries);
-    control.max_trips = attrs.length.value();
+    control.max_trips = step_.attrs.as<ScanAttrs>().length.value();
+    if (!attrs.length.is_static()) length_ = extent_of(draft_.plan.symbols, attrs.length);
     control.reverse = attrs.reverse;
     const auto captures_end = uint32_t(attrs.num_carries + attrs.num_captures);
     BodyBuilder body(step_, draft_, *attrs.body);
@@ -225,6 +230,7 @@ class Prepare {
   const Draft& draft_;
   const KernelTable& kernels_;
   const CompileOptions& options_;
+  std::optional<PlanExtent> length_;
   ControlDraft control_;
 };
 
@@ -243,6 +249,7 @@ class Linker {
       control_.predicate = plan_.steps[step_].operands[0];
     }
     for (BodyDraft& body : draft_.bodies) link(body);
+    if (draft_.length) control_.length = extent(*draft_.length);
     plan_.steps[step_].control = std::make_shared<const PlanControl>(std::move(control_));
   }
 
@@ -272,6 +279,10 @@ class Linker {
     for (PlanStep& step : from.steps) {
       for (PlanView& v : step.operands) move_view(v);
       for (PlanView& v : step.results) move_view(v);
+      for (PlanVariant& variant : step.variants) {
+        for (PlanView& v : variant.operands) move_view(v);
+        for (PlanView& v : variant.results) move_view(v);
+      }
       step.scratch_offset += map[0].offset;
       if (step.control) {
         PlanControl control = *step.control;
@@ -279,6 +290,8 @@ class Linker {
         for (PlanControl::Slice& s : control.slices) s.storage = map[s.storage].storage;
         move_view(control.predicate);
         move_view(control.index);
+        if (control.length != PlanView::kNone)
+          control.length = extent(from.extents[control.length]);
         step.control = std::make_shared<const PlanControl>(std::move(control));
       }
       plan_.steps.push_back(std::move(step));
@@ -315,6 +328,8 @@ class Linker {
       }
       case StorageKind::kSlice:
         return add(s, 0);
+      case StorageKind::kExtent:
+        return {extent_storage(extent(body.plan.extents[s.index])), 0};
     }
     internal_error("unknown kind of storage");
   }
@@ -354,6 +369,22 @@ class Linker {
     }
     plan_.packed.push_back(std::move(packed));
     return add(storage, plan_.packed.size() - 1);
+  }
+
+  // All bodies have the symbols of the whole plan.
+  uint32_t extent(const PlanExtent& e) {
+    const auto it = std::ranges::find(plan_.extents, e);
+    const auto index = uint32_t(it - plan_.extents.begin());
+    if (it == plan_.extents.end()) plan_.extents.push_back(e);
+    return index;
+  }
+
+  uint32_t extent_storage(uint32_t index) {
+    for (uint32_t s = 0; s < plan_.storages.size(); ++s) {
+      const Storage& storage = plan_.storages[s];
+      if (storage.kind == StorageKind::kExtent && storage.index == index) return s;
+    }
+    return add({StorageKind::kExtent, 0, int64_t(sizeof(int64_t))}, index).storage;
   }
 
   Location add(Storage storage, size_t index) {

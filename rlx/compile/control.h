@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "rlx/compile/draft.h"
@@ -24,6 +25,7 @@ struct BodyDraft {
 
 struct ControlDraft {
   PlanControl control;
+  std::optional<PlanExtent> length;  // of a Scan, where it is bounded
   std::vector<BodyDraft> bodies;
 };
 

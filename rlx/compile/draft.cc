@@ -23,6 +23,17 @@ uint32_t Draft::add_buffer(StorageKind kind, uint32_t index, DType dtype, int64_
   return id;
 }
 
+uint32_t Draft::add_extent(const Dim& size) {
+  const PlanExtent extent = extent_of(plan.symbols, size);
+  for (uint32_t b = 0; b < buffers.size(); ++b) {
+    if (buffers[b].kind != StorageKind::kExtent) continue;
+    const PlanExtent& other = plan.extents[buffers[b].index];
+    if (other == extent) return b;
+  }
+  plan.extents.push_back(extent);
+  return add_buffer(StorageKind::kExtent, uint32_t(plan.extents.size() - 1), DType::kI64, 1);
+}
+
 DraftView Draft::whole(uint32_t buffer, const Dims& dims) const {
   return {buffer, 0, TensorDesc::dense(buffers[buffer].dtype, dims)};
 }

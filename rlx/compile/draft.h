@@ -33,6 +33,19 @@ struct DraftView {
 
 struct ControlDraft;
 
+// A call with bounded sizes, as the graph has it; its desc's sizes are the bounds.
+struct LiveCall {
+  Attrs attrs;
+  std::vector<Shape> operands, results;
+};
+
+struct DraftVariant {
+  std::vector<int64_t> up_to;
+  const KernelEntry* entry = nullptr;
+  PreparedKernel kernel;
+  std::vector<DraftView> operands, results;
+};
+
 struct DraftStep {
   const OpDef* op = nullptr;
   Attrs attrs;
@@ -41,6 +54,9 @@ struct DraftStep {
   PreparedKernel kernel;
   std::shared_ptr<ControlDraft> control;  // of a control step, once it is prepared
   std::vector<DraftView> operands, results;
+  std::shared_ptr<const LiveCall> live;  // null: all sizes are known
+  std::vector<uint32_t> symbols;         // of the variants
+  std::vector<DraftVariant> variants;
   bool inserted = false;
 };
 
@@ -59,6 +75,8 @@ struct Draft {
   std::vector<std::pair<uint32_t, uint32_t>> order;
 
   uint32_t add_buffer(StorageKind kind, uint32_t index, DType dtype, int64_t elements);
+  // The buffer that holds this size, a line in a bounded symbol.
+  uint32_t add_extent(const Dim& size);
   // The view of a whole buffer with these sizes.
   DraftView whole(uint32_t buffer, const Dims& dims) const;
 };

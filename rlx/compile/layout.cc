@@ -7,6 +7,7 @@
 #include "rlx/base/error.h"
 #include "rlx/compile/memory.h"
 #include "rlx/ir/leaf.h"
+#include "rlx/ops/extent.h"
 #include "rlx/ops/shape_ops.h"
 
 namespace rlx {
@@ -14,13 +15,18 @@ namespace rlx {
 RLX_USE_OP(Param);
 RLX_USE_OP(Constant);
 RLX_USE_OP(Concat);
+RLX_USE_OP(Extent);
 
 namespace {
 
 class Layout {
  public:
-  Layout(const Graph& graph, const KernelTable& kernels, const CompileOptions& options)
-      : graph_(graph), kernels_(kernels), options_(options), nodes_(graph.size()) {
+  // `live`: the same graph with bounded sizes as symbols, or null.
+  Layout(const Graph& graph, const Graph* live, const KernelTable& kernels,
+         const CompileOptions& options)
+      : graph_(graph), live_(live), kernels_(kernels), options_(options), nodes_(graph.size()) {
+    if (live && live->size() != graph.size()) internal_error("a graph changed with its sizes");
+    for (const auto& [name, bound] : options.bounds) draft_.plan.symbols.push_back({name, bound});
     for (uint32_t id = 0; id < graph.size(); ++id) {
       nodes_[id].values.resize(graph.node(id).results.size());
     }
@@ -76,7 +82,7 @@ class Layout {
       }
       Dims dims = t.shape.static_dims();
       byte_size(t.dtype, dims);
-      return PlanTensor{name, t.dtype, std::move(dims)};
+      return PlanTensor{name, t.dtype, std::move(dims), live_axes(v)};
     };
     for (Value v : graph_.inputs()) {
       nodes_[v.node].leaf = uint32_t(plan.inputs.size());
@@ -88,6 +94,38 @@ class Layout {
       plan.params.push_back({tensor(graph_.name_of(v), v), is_mutable, false});
     }
     for (const Output& o : graph_.outputs()) plan.outputs.push_back(tensor(o.name, o.value));
+  }
+
+  std::vector<LiveAxis> live_axes(Value v) const {
+    std::vector<LiveAxis> axes;
+    if (!live_) return axes;
+    const Shape& shape = live_->type(v).shape;
+    for (int64_t a = 0; a < shape.rank(); ++a) {
+      if (shape[a].is_static()) continue;
+      axes.push_back({uint32_t(a), extent_of(draft_.plan.symbols, shape[a])});
+    }
+    return axes;
+  }
+
+  // The call as it is with symbols, if it has any.
+  std::shared_ptr<const LiveCall> live_call(uint32_t id) const {
+    if (!live_) return nullptr;
+    const Node& n = live_->node(id);
+    LiveCall call{n.attrs, {}, {}};
+    bool symbolic = n.op->has(kControl);
+    const auto add = [&](std::vector<Shape>& to, const Shape& shape) {
+      symbolic |= !shape.is_static();
+      to.push_back(shape);
+    };
+    for (Value v : n.operands) add(call.operands, live_->type(v).shape);
+    for (const TensorType& t : n.results) add(call.results, t.shape);
+    return symbolic ? std::make_shared<const LiveCall>(std::move(call)) : nullptr;
+  }
+
+  // A size that each run sets itself.
+  bool is_live_extent(uint32_t id) const {
+    return live_ && live_->node(id).op == &kExtentOp &&
+           !live_->node(id).attrs.as<ExtentAttrs>().size.is_static();
   }
 
   void mark_used() {
@@ -129,6 +167,7 @@ class Layout {
       }
       return;
     }
+    if (is_live_extent(id)) return;
     std::vector<TensorType> types;
     for (Value v : n.operands) types.push_back(graph_.type(v));
     std::string reasons;
@@ -201,6 +240,11 @@ class Layout {
       nodes_[id].values[0].view = {from.buffer, view->offset, std::move(view->desc)};
       return;
     }
+    if (is_live_extent(id)) {
+      const Dim& size = live_->node(id).attrs.as<ExtentAttrs>().size;
+      nodes_[id].values[0].view = draft_.whole(draft_.add_extent(size), {});
+      return;
+    }
     emit_step(id, n);
   }
 
@@ -226,6 +270,7 @@ class Layout {
     step.attrs = n.attrs;
     step.label = n.label;
     step.entry = info.entry;
+    step.live = live_call(id);
     for (size_t i = 0; i < n.operands.size(); ++i) {
       const ValueInfo& v = value(n.operands[i]);
       const bool use_copy =
@@ -273,6 +318,7 @@ class Layout {
   }
 
   const Graph& graph_;
+  const Graph* live_;
   const KernelTable& kernels_;
   const CompileOptions& options_;
   std::vector<NodeInfo> nodes_;
@@ -380,7 +426,9 @@ class Slots {
 }  // namespace
 
 Draft lay_out(const Graph& graph, const KernelTable& kernels, const CompileOptions& options) {
-  return Layout(graph, kernels, options).run();
+  if (options.bounds.empty()) return Layout(graph, nullptr, kernels, options).run();
+  const Graph at_bounds = substitute_symbols(graph, options.bounds);
+  return Layout(at_bounds, &graph, kernels, options).run();
 }
 
 void fill_concat_slots(Draft& draft, const KernelTable& kernels) { Slots(draft, kernels).run(); }

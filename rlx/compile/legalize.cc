@@ -37,10 +37,7 @@ class Legalizer {
     std::string reasons;
     if (cls != RowClass::kAlias) {
       const bool decompose = options_.force_decompose && n.op->decompose;
-      if (!decompose &&
-          select_entry(kernels_, *n.op, n.attrs, types, n.results, options_, &reasons)) {
-        return std::nullopt;
-      }
+      if (!decompose && has_entry(n, types, reasons)) return std::nullopt;
       if (decompose) reasons = "decomposition is forced";
     }
     if (!n.op->decompose || depth >= kMaxDepth) refuse(n, types, reasons);
@@ -52,6 +49,20 @@ class Legalizer {
                         [&](Builder& inner, const Node& m, std::span<const Value> values) {
                           return visit(inner, m, values, depth + 1);
                         });
+  }
+
+  // Sizes that have a bound only are judged at the bound.
+  bool has_entry(const Node& n, std::span<const TensorType> types, std::string& reasons) const {
+    const SymbolBindings& bounds = options_.bounds;
+    if (bounds.empty()) {
+      return select_entry(kernels_, *n.op, n.attrs, types, n.results, options_, &reasons) !=
+             nullptr;
+    }
+    std::vector<TensorType> operands, results;
+    for (const TensorType& t : types) operands.push_back(substitute_symbols(t, bounds));
+    for (const TensorType& t : n.results) results.push_back(substitute_symbols(t, bounds));
+    return select_entry(kernels_, *n.op, substitute_symbols(n.attrs, bounds), operands, results,
+                        options_, &reasons) != nullptr;
   }
 
   [[noreturn]] void refuse(const Node& n, std::span<const TensorType> types,

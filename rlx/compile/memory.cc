@@ -258,15 +258,21 @@ class Finish {
       const DraftStep& step = draft_.steps[s];
       for (const DraftView& v : step.operands) touch(v, s);
       for (const DraftView& v : step.results) touch(v, s);
-      const int64_t scratch = step.kernel.scratch_bytes;
-      if (scratch < 0) internal_error("{}: negative scratch", step.entry->name);
+      int64_t scratch = 0;
+      need_scratch(*step.entry, step.kernel, scratch);
+      for (const DraftVariant& v : step.variants) need_scratch(*v.entry, v.kernel, scratch);
       if (scratch > 0) {
         scratch_[s] = uint32_t(pieces_.size());
         pieces_.push_back({round_up(scratch, kAlignment), s, s, 0});
       }
-      draft_.plan.thread_scratch_bytes = std::max(
-          draft_.plan.thread_scratch_bytes, round_up(step.kernel.thread_scratch_bytes, kAlignment));
     }
+  }
+
+  void need_scratch(const KernelEntry& entry, const PreparedKernel& kernel, int64_t& most) {
+    if (kernel.scratch_bytes < 0) internal_error("{}: negative scratch", entry.name);
+    most = std::max(most, kernel.scratch_bytes);
+    draft_.plan.thread_scratch_bytes = std::max(draft_.plan.thread_scratch_bytes,
+                                                round_up(kernel.thread_scratch_bytes, kAlignment));
   }
 
   void touch(const DraftView& v, uint32_t s) {
@@ -295,6 +301,14 @@ class Finish {
     if (scratch_[s] != kNoPiece) to.scratch_offset = pieces_[scratch_[s]].offset;
     for (const DraftView& v : from.operands) to.operands.push_back(finish_view(v));
     for (const DraftView& v : from.results) to.results.push_back(finish_view(v));
+    to.symbols = std::move(from.symbols);
+    for (DraftVariant& v : from.variants) {
+      PlanVariant variant{std::move(v.up_to), v.entry, std::move(v.kernel), {}, {}};
+      for (const DraftView& view : v.operands) variant.operands.push_back(finish_view(view));
+      for (const DraftView& view : v.results) variant.results.push_back(finish_view(view));
+      to.kernel.scratch_bytes = std::max(to.kernel.scratch_bytes, variant.kernel.scratch_bytes);
+      to.variants.push_back(std::move(variant));
+    }
     std::vector<TensorType> operands, results;
     const auto type = [](const PlanView& v) {
       return TensorType{v.desc.dtype, Shape(std::span<const int64_t>(v.desc.dims))};

@@ -13,6 +13,8 @@ namespace rlx {
 
 // Replaces bound symbols in all types and attributes, and infers the types again.
 Graph substitute_symbols(const Graph& graph, const SymbolBindings& bindings);
+Attrs substitute_symbols(const Attrs& attrs, const SymbolBindings& bindings);
+TensorType substitute_symbols(const TensorType& type, const SymbolBindings& bindings);
 
 // Normal forms: aliases expanded, identities removed (x + 0, x * 1, double transposes, reshapes of
 // reshapes, casts to the same type, StopGradient), algebra that is exact in every dtype only.
@@ -44,6 +46,8 @@ Graph drop_dead(const Graph& graph);
 struct LegalizeOptions {
   bool force_decompose = false;  // decompose whatever can be
   std::string force_entry;       // only this entry may run its op: for tests
+  // Sizes at which a call with symbols is judged.
+  SymbolBindings bounds;
 };
 struct LegalizeNote {
   std::string op;

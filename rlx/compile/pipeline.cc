@@ -30,8 +30,11 @@ class Passes {
   }
 
   Graph run(std::vector<LegalizeNote>& notes) {
+    if (!options_.bounds.empty()) apply("mask_bounded", mask_bounded(graph_, options_.bounds));
     if (options_.optimize) simplify();
-    apply("legalize", legalize(graph_, kernels_, options_.legalize, &notes));
+    LegalizeOptions options = options_.legalize;
+    options.bounds = options_.bounds;
+    apply("legalize", legalize(graph_, kernels_, options, &notes));
     if (options_.optimize) simplify();
     if (options_.optimize && options_.fuse && !options_.legalize.force_decompose) {
       apply("form_groups",

@@ -32,6 +32,9 @@ struct CompileOptions {
   // Largest total of estimate(threads); negative: none. Compilation throws Error(kDevice) beyond
   // it.
   int64_t memory_limit = -1;
+  // Symbols of the graph that get no size when it is compiled but a bound: one plan then serves all
+  // runs up to it. Everything else is as if the graph had been compiled for the sizes of the run.
+  SymbolBindings bounds;
   int threads = 1;  // of a run: each needs scratch. A Session fills it in
   // Debugging: all results lie in the arena, in memory of their own that is filled with 0xFF (a
   // NaN) before each run, with canaries between them that are checked after every step.

@@ -1,6 +1,7 @@
 #include "rlx/compile/plan.h"
 
 #include "rlx/base/checked.h"
+#include "rlx/base/error.h"
 #include "rlx/compile/view.h"
 
 namespace rlx {
@@ -8,7 +9,7 @@ namespace {
 
 std::string_view to_string(StorageKind kind) {
   constexpr std::string_view kNames[] = {"arena",    "input",  "output", "param",
-                                         "constant", "packed", "slice"};
+                                         "constant", "packed", "slice",  "extent"};
   return kNames[size_t(kind)];
 }
 
@@ -32,6 +33,7 @@ std::string place_text(const Plan& plan, const PlanView& v) {
     case StorageKind::kConstant:
     case StorageKind::kPacked:
     case StorageKind::kSlice:
+    case StorageKind::kExtent:
       text = fmt::format("{}{}", to_string(s.kind),
                          s.kind == StorageKind::kSlice ? v.storage : s.index);
       break;
@@ -79,6 +81,9 @@ class Printer {
     std::string text = fmt::format("{}: {} = {}({})", index, results, name, operands);
     if (step.kernel.scratch_bytes > 0)
       text += fmt::format(" scratch arena+{}", step.scratch_offset);
+    if (!step.variants.empty()) {
+      text += fmt::format(" and {} for smaller sizes", step.variants.size());
+    }
     if (options_.costs) text += fmt::format(" {:.0f} ns", step.kernel.nanoseconds);
     line(depth, text);
     if (step.control) bodies(*step.control, depth + 1);
@@ -100,6 +105,15 @@ class Printer {
 };
 
 }  // namespace
+
+PlanExtent extent_of(std::span<const PlanSymbol> symbols, const Dim& size) {
+  for (uint32_t s = 0; s < symbols.size(); ++s) {
+    if (const auto line = linear_in(size, symbols[s].name)) return {s, *line};
+  }
+  fail(ErrorKind::kUnsupported,
+       "the size {} cannot be bounded: it must be a multiple of one bounded size plus a number",
+       size.to_string());
+}
 
 int64_t MemoryEstimate::total() const {
   return checked_add(

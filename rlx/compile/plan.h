@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rlx/base/array.h"
+#include "rlx/compile/bounds.h"
 #include "rlx/compile/kernel.h"
 #include "rlx/compile/passes.h"
 #include "rlx/ir/graph.h"
@@ -24,11 +25,12 @@ enum class StorageKind : uint8_t {
   kConstant,  // the plan's own
   kPacked,    // a packed form of a param, in the weight store
   kSlice,     // one slice of a loop's operand or result: bound by its control step
+  kExtent,    // one number, Plan::extents: the runner's own
 };
 
 struct Storage {
   StorageKind kind = StorageKind::kArena;
-  uint32_t index = 0;  // into Plan::inputs, outputs, params, constants or packed; else 0
+  uint32_t index = 0;  // into Plan::inputs, outputs, params, constants, packed, extents; else 0
   int64_t bytes = 0;
 };
 
@@ -38,6 +40,29 @@ struct PlanView {
   int64_t offset = 0;        // bytes from the storage's start to the first element
   TensorDesc desc;
   bool used() const { return storage != kNone; }
+};
+
+// A bounded size: every run has its own extent, from 0 to the bound.
+struct PlanSymbol {
+  std::string name;
+  int64_t bound = 0;
+};
+
+// A size of a run: that of a line in the extent of Plan::symbols[symbol].
+struct PlanExtent {
+  uint32_t symbol = 0;
+  LinearDim line;
+  bool operator==(const PlanExtent&) const = default;
+};
+// Throws Error(kUnsupported) unless the size is a line in one of the symbols.
+PlanExtent extent_of(std::span<const PlanSymbol> symbols, const Dim& size);
+
+// The same call at smaller sizes: taken where no extent is larger than `up_to`.
+struct PlanVariant {
+  std::vector<int64_t> up_to;  // by PlanStep::symbols
+  const KernelEntry* entry = nullptr;
+  PreparedKernel kernel;
+  std::vector<PlanView> operands, results;
 };
 
 // What a control step does around its bodies. Carries live in the memory of the step's results.
@@ -54,10 +79,11 @@ struct PlanControl {
   // Into Plan::bodies. kIf: taken on true, on false; kWhile: condition, body; kScan: body.
   std::vector<uint32_t> bodies;
   uint32_t carries = 0;   // operand i is copied to result i first, unless they share memory
-  int64_t max_trips = 0;  // kWhile: the bound; kScan: the length
-  bool reverse = false;   // kScan: the index runs downwards
-  PlanView predicate;     // kIf, kWhile: a bool
-  PlanView index;         // kScan: an i64 that the step writes before each trip
+  int64_t max_trips = 0;  // kWhile: the bound; kScan: the length, or its bound
+  uint32_t length = PlanView::kNone;  // kScan: into Plan::extents, where the length is bounded
+  bool reverse = false;               // kScan: the index runs downwards
+  PlanView predicate;                 // kIf, kWhile: a bool
+  PlanView index;                     // kScan: an i64 that the step writes before each trip
   std::vector<Slice> slices;
 };
 
@@ -69,7 +95,9 @@ struct PlanStep {
   PreparedKernel kernel;  // of a control step: no phases, an estimate of its time
   std::shared_ptr<const PlanControl> control;  // null: a kernel
   std::vector<PlanView> operands, results;
-  int64_t scratch_offset = 0;  // in the arena, if the kernel wants scratch
+  int64_t scratch_offset = 0;         // in the arena, if the kernel wants scratch
+  std::vector<uint32_t> symbols;      // into Plan::symbols: what the variants depend on
+  std::vector<PlanVariant> variants;  // from small to large; the step itself is at the bounds
   double flops = 0, bytes = 0;
   bool inserted = false;  // a Copy that the graph does not contain
 };
@@ -88,10 +116,17 @@ struct PlanBody {
   std::vector<Segment> segments;
 };
 
+// An axis of bounded size.
+struct LiveAxis {
+  uint32_t axis = 0;
+  PlanExtent extent;
+};
+
 struct PlanTensor {
   std::string name;
   DType dtype = DType::kF32;
-  Dims dims;
+  Dims dims;                        // at the bounds
+  std::vector<LiveAxis> live = {};  // axes that a run may make smaller
   TensorType type() const { return {dtype, Shape(std::span<const int64_t>(dims))}; }
 };
 
@@ -134,7 +169,9 @@ struct Plan {
   std::vector<Array> constants;
   std::vector<PackedParam> packed;
   std::vector<Storage> storages;
-  std::vector<PlanStep> steps;  // the plan's own first, then those of bodies
+  std::vector<PlanSymbol> symbols;  // all bounded sizes, by name
+  std::vector<PlanExtent> extents;  // those that steps read
+  std::vector<PlanStep> steps;      // the plan's own first, then those of bodies
   std::vector<Segment> segments;
   std::vector<PlanBody> bodies;
   // From this segment on the run writes params: it is no longer cancelled. segments.size() if none.

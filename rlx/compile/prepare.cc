@@ -1,5 +1,6 @@
 #include "rlx/compile/prepare.h"
 
+#include <algorithm>
 #include <map>
 
 #include "rlx/base/error.h"
@@ -29,29 +30,119 @@ class Prepare {
  private:
   void prepare(DraftStep& step) {
     if (step.op->has(kControl)) return prepare_control(step, draft_, kernels_, options_);
+    const std::vector<DraftView> operands = step.operands;  // before any is packed
+    step.kernel = bind(step, step.attrs, *step.entry, step.operands, step.results);
+    if (step.live) add_variants(step, operands);
+  }
+
+  // Operands that the kernel wants packed are replaced.
+  PreparedKernel bind(const DraftStep& step, const Attrs& attrs, const KernelEntry& entry,
+                      std::vector<DraftView>& operand_views,
+                      const std::vector<DraftView>& result_views) {
     std::vector<TensorDesc> operands, results;
     std::vector<uint8_t> used;
-    for (const DraftView& v : step.operands) operands.push_back(v.desc);
-    for (const DraftView& v : step.results) {
+    for (const DraftView& v : operand_views) operands.push_back(v.desc);
+    for (const DraftView& v : result_views) {
       results.push_back(v.desc);
       used.push_back(v.used());
     }
-    std::vector<Array> arrays(step.operands.size());
-    std::vector<const Array*> frozen(step.operands.size(), nullptr);
-    for (size_t i = 0; i < step.operands.size(); ++i) {
-      arrays[i] = frozen_data(step.operands[i]);
+    std::vector<Array> arrays(operands.size());
+    std::vector<const Array*> frozen(operands.size(), nullptr);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      arrays[i] = frozen_data(operand_views[i]);
       if (arrays[i].defined()) frozen[i] = &arrays[i];
     }
-    step.kernel = step.entry->prepare({*step.op, step.attrs, operands, results, used, frozen});
-    for (const Phase& p : step.kernel.phases) {
-      if (!p.run || p.chunks < 0) internal_error("{}: a phase without work", step.entry->name);
+    PreparedKernel kernel = entry.prepare({*step.op, attrs, operands, results, used, frozen});
+    for (const Phase& p : kernel.phases) {
+      if (!p.run || p.chunks < 0) internal_error("{}: a phase without work", entry.name);
     }
-    for (const Packing& p : step.kernel.packings) {
+    for (const Packing& p : kernel.packings) {
       if (p.operand >= arrays.size() || !frozen[p.operand]) {
-        internal_error("{}: packs operand {}, which is not frozen", step.entry->name, p.operand);
+        internal_error("{}: packs operand {}, which is not frozen", entry.name, p.operand);
       }
-      pack(step.operands[p.operand], arrays[p.operand], p);
+      pack(operand_views[p.operand], arrays[p.operand], p);
     }
+    return kernel;
+  }
+
+  // --- Smaller sizes
+
+  void add_variants(DraftStep& step, const std::vector<DraftView>& operands) {
+    const std::vector<PlanSymbol>& all = draft_.plan.symbols;
+    for (uint32_t s = 0; s < all.size(); ++s) {
+      const auto uses = [&](const Shape& shape) {
+        return !bounded_symbols(shape, {{all[s].name, all[s].bound}}).empty();
+      };
+      if (std::ranges::any_of(step.live->operands, uses) ||
+          std::ranges::any_of(step.live->results, uses)) {
+        step.symbols.push_back(s);
+      }
+    }
+    std::vector<std::vector<int64_t>> sizes{{}};  // all combinations
+    for (uint32_t s : step.symbols) {
+      std::vector<std::vector<int64_t>> longer;
+      for (const std::vector<int64_t>& prefix : sizes) {
+        for (int64_t size : steps_to(all[s].bound, step.symbols.size())) {
+          longer.push_back(prefix);
+          longer.back().push_back(size);
+        }
+      }
+      sizes = std::move(longer);
+    }
+    if (sizes.size() > kMaxVariants) return;
+    const auto volume = [](const std::vector<int64_t>& v) {
+      double product = 1;
+      for (int64_t x : v) product *= double(x);
+      return product;
+    };
+    std::ranges::stable_sort(sizes, {}, volume);
+    sizes.pop_back();  // the step itself
+    for (std::vector<int64_t>& up_to : sizes) add_variant(step, operands, std::move(up_to));
+  }
+
+  static constexpr size_t kMaxVariants = 64;
+
+  // Powers of two (of four for several symbols at once) and the bound.
+  static std::vector<int64_t> steps_to(int64_t bound, size_t symbols) {
+    std::vector<int64_t> sizes;
+    for (int64_t size = 1; size<bound; size *= symbols> 1 ? 4 : 2) sizes.push_back(size);
+    sizes.push_back(bound);
+    return sizes;
+  }
+
+  // Same strides, fewer elements. Left out where no kernel takes that; a larger one does the work.
+  void add_variant(DraftStep& step, const std::vector<DraftView>& operands,
+                   std::vector<int64_t> up_to) {
+    SymbolBindings sizes;
+    for (size_t i = 0; i < up_to.size(); ++i) {
+      sizes[draft_.plan.symbols[step.symbols[i]].name] = up_to[i];
+    }
+    DraftVariant v;
+    std::vector<TensorType> operand_types, result_types;
+    const auto shrink = [&](const std::vector<DraftView>& from, const std::vector<Shape>& shapes,
+                            std::vector<DraftView>& to, std::vector<TensorType>& types) {
+      to = from;
+      for (size_t i = 0; i < to.size(); ++i) {
+        const Shape shape = shapes[i].substitute(sizes);
+        to[i].desc.dims = shape.static_dims();
+        types.push_back({to[i].desc.dtype, shape});
+      }
+    };
+    shrink(operands, step.live->operands, v.operands, operand_types);
+    shrink(step.results, step.live->results, v.results, result_types);
+    const Attrs attrs = substitute_symbols(step.live->attrs, sizes);
+    v.entry =
+        select_entry(kernels_, *step.op, attrs, operand_types, result_types, options_.legalize);
+    if (!v.entry || (step.entry->in_place & ~v.entry->in_place) != 0) return;
+    for (size_t i = 0; i < v.operands.size(); ++i) {
+      if (!accepts(operand_form(*v.entry, i), v.operands[i].desc)) return;
+    }
+    for (const DraftView& r : v.results) {
+      if (!accepts(v.entry->result_form, r.desc)) return;
+    }
+    v.kernel = bind(step, attrs, *v.entry, v.operands, v.results);
+    v.up_to = std::move(up_to);
+    step.variants.push_back(std::move(v));
   }
 
   // The operand as an array, if it never changes between runs.

@@ -3,9 +3,8 @@
 #include "rlx/ir/rewrite.h"
 
 namespace rlx {
-namespace {
 
-Attrs substitute(const Attrs& attrs, const SymbolBindings& bindings) {
+Attrs substitute_symbols(const Attrs& attrs, const SymbolBindings& bindings) {
   Attrs out = attrs;
   for (const Field& f : attrs.table()->fields) {
     const bool has_sizes = f.type == FieldType::kDim || f.type == FieldType::kShape ||
@@ -26,7 +25,9 @@ Attrs substitute(const Attrs& attrs, const SymbolBindings& bindings) {
   return out;
 }
 
-}  // namespace
+TensorType substitute_symbols(const TensorType& type, const SymbolBindings& bindings) {
+  return {type.dtype, type.shape.substitute(bindings)};
+}
 
 Graph substitute_symbols(const Graph& graph, const SymbolBindings& bindings) {
   Graph out(graph.name());
@@ -37,7 +38,7 @@ Graph substitute_symbols(const Graph& graph, const SymbolBindings& bindings) {
     std::vector<Value> operands;
     for (Value v : n.operands) operands.push_back(map[v.node][v.index]);
     b.set_label(n.label);
-    map[id] = b.call(*n.op, substitute(n.attrs, bindings), operands);
+    map[id] = b.call(*n.op, substitute_symbols(n.attrs, bindings), operands);
   }
   for (const Output& o : graph.outputs()) out.add_output(o.name, map[o.value.node][o.value.index]);
   for (const Update& u : graph.updates()) out.add_update(u.param, map[u.value.node][u.value.index]);

@@ -87,11 +87,12 @@ Array fill_element(DType dtype, FillValue fill) {
       if (fill == FillValue::kOne) value = T(1);
     } else {
       const bool low = fill == FillValue::kLowest;
+      const auto one = T(1.0F);
       switch (fill) {
         case FillValue::kZero:
           break;
         case FillValue::kOne:
-          value = T(1);
+          value = one;
           break;
         case FillValue::kLowest:
         case FillValue::kHighest:

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "rlx/base/thread_pool.h"
@@ -21,6 +22,9 @@ class Runner {
   virtual void bind(uint32_t storage, void* base) = 0;
   // Plan::thread_scratch_bytes for each of `threads` threads, aligned to 64 bytes.
   virtual void bind_thread_scratch(void* base, int threads) = 0;
+
+  // The extents of Plan::symbols for the next runs, each from 0 to its bound.
+  virtual void set_extents(std::span<const int64_t> extents) = 0;
 
   // Runs on at most `threads` threads of the executor, and returns how many took part. `cancel` may
   // be null. Throws the first error of a step, with the step's op and label in front, or

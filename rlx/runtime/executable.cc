@@ -98,6 +98,11 @@ class ByteRanges {
 // Whether kernels can use the array's memory as it is.
 bool usable(const Array& a) { return a.is_dense() && is_aligned(a); }
 
+// The first elements along every axis.
+Array live_part(Array& whole, const Dims& dims) {
+  return Array::borrow(whole.dtype(), whole.mutable_raw(), dims, whole.strides());
+}
+
 // A plan bound to an executable's memory.
 struct Instance {
   std::shared_ptr<CachedPlan> cached;
@@ -105,13 +110,15 @@ struct Instance {
   WeightBinding weights;
   std::vector<uint32_t> inputs, outputs, params, packed;  // storages
   ByteRanges param_bytes, updated_bytes;
-  void* arena = nullptr;  // as bound
+  std::vector<int64_t> extents;  // of the plan's bounded sizes in this run
+  void* arena = nullptr;         // as bound
   void* scratch = nullptr;
 
   Instance(SessionCore& core, std::shared_ptr<CachedPlan> cached_plan)
       : cached(std::move(cached_plan)),
         runner(core.device.make_runner(cached->plan)),
-        weights(core.weights, cached->plan) {
+        weights(core.weights, cached->plan),
+        extents(cached->plan->symbols.size()) {
     const Plan& p = plan();
     inputs.assign(p.inputs.size(), PlanView::kNone);
     outputs.assign(p.outputs.size(), PlanView::kNone);
@@ -125,6 +132,7 @@ struct Instance {
       switch (p.storages[s].kind) {
         case StorageKind::kArena:
         case StorageKind::kSlice:
+        case StorageKind::kExtent:
           break;
         case StorageKind::kInput:
           inputs[index] = s;
@@ -151,6 +159,14 @@ struct Instance {
     if (storage != PlanView::kNone) runner->bind(storage, base);
   }
 
+  // The sizes of this run; valid until the next call.
+  const Dims& live_dims(const PlanTensor& t) {
+    if (t.live.empty()) return t.dims;
+    dims_ = t.dims;
+    for (const LiveAxis& a : t.live) dims_[a.axis] = a.extent.line.at(extents[a.extent.symbol]);
+    return dims_;
+  }
+
   void bind_weights() {
     param_bytes.clear();
     updated_bytes.clear();
@@ -167,15 +183,10 @@ struct Instance {
     for (size_t i = 0; i < packed.size(); ++i) bind(packed[i], weights.packed(i));
   }
 
-  bool takes(std::span<const Array> arrays) const {
-    for (size_t i = 0; i < arrays.size(); ++i) {
-      const PlanTensor& t = plan().inputs[i];
-      if (!arrays[i].defined() || arrays[i].dtype() != t.dtype || arrays[i].shape() != t.dims) {
-        return false;
-      }
-    }
-    return true;
-  }
+  bool takes(std::span<const Array> arrays) { return solve_extents(plan(), arrays, extents); }
+
+ private:
+  Dims dims_;
 };
 
 // The weight store's lock for the time of a run.
@@ -239,6 +250,7 @@ struct Executable::State {
     if (current && current->takes(inputs)) return *current;
     if (current && program->static_plan()) check_inputs(current->plan(), inputs);
     current = instance_of(program->plan_for(inputs));
+    if (!current->takes(inputs)) check_inputs(current->plan(), inputs);
     return *current;
   }
 
@@ -259,8 +271,17 @@ struct Executable::State {
   }
 
   void bind_inputs(Instance& instance, std::span<const Array> inputs) {
+    instance.runner->set_extents(instance.extents);
     for (size_t i = 0; i < inputs.size(); ++i) {
       const void* data = inputs[i].raw();
+      if (const PlanTensor& t = instance.plan().inputs[i]; !t.live.empty()) {
+        // Its rows lie further apart in the plan's memory, which is laid out for the bound.
+        Array& staged = staged_in[i].get(program->core().budget, t);
+        live_part(staged, inputs[i].shape()).copy_from(inputs[i]);
+        instance.bind(instance.inputs[i], staged.mutable_raw());
+        ++staged_inputs;
+        continue;
+      }
       // An input that lies in a param which the run updates keeps its old value.
       if (!usable(inputs[i]) || instance.updated_bytes.overlaps(range_of(inputs[i]))) {
         Array& staged = staged_in[i].get(program->core().budget, instance.plan().inputs[i]);
@@ -280,10 +301,11 @@ struct Executable::State {
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
       const PlanTensor& t = plan.outputs[i];
-      if (!outputs[i].defined()) outputs[i] = Array::uninitialized(t.dtype, t.dims);
-      if (outputs[i].dtype() != t.dtype || outputs[i].shape() != t.dims) {
-        user_error("output '{}' of '{}': expected an array of type {}, got {}", t.name, plan.name,
-                   t.type().to_string(), outputs[i].type().to_string());
+      const Dims& dims = instance.live_dims(t);
+      if (!outputs[i].defined()) outputs[i] = Array::uninitialized(t.dtype, dims);
+      if (outputs[i].dtype() != t.dtype || outputs[i].shape() != dims) {
+        user_error("output '{}' of '{}': expected an array of type {}{}, got {}", t.name, plan.name,
+                   to_string(t.dtype), dims_to_string(dims), outputs[i].type().to_string());
       }
       const ByteRange range = range_of(outputs[i]);
       if (instance.param_bytes.overlaps(range)) {
@@ -295,7 +317,7 @@ struct Executable::State {
                      plan.outputs[j].name, t.name, plan.name);
         }
       }
-      used_staging[i] = !usable(outputs[i]);
+      used_staging[i] = !usable(outputs[i]) || !t.live.empty();
       for (const Array& input : inputs) used_staging[i] |= range.overlaps(range_of(input));
       void* data = outputs[i].mutable_raw();
       if (used_staging[i]) {
@@ -317,7 +339,7 @@ struct Executable::State {
       run_locked(instance, options);
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
-      if (used_staging[i]) outputs[i].copy_from(staged_out[i].array);
+      if (used_staging[i]) outputs[i].copy_from(live_part(staged_out[i].array, outputs[i].shape()));
     }
   }
 

@@ -23,27 +23,10 @@ namespace {
              given.defined() ? given.type().to_string() : "an undefined array");
 }
 
-// base + slope * symbol
-struct Line {
-  int64_t base = 0, slope = 0;
-
-  // The value of the symbol for which the line has the given size.
-  std::optional<int64_t> solve(int64_t size) const {
-    const int64_t rest = checked_sub(size, base);
-    if (rest % slope != 0 || rest / slope < 0) return std::nullopt;
-    return rest / slope;
-  }
-};
-
 // The dim as a line in its only unbound symbol; nothing if it is not one (n * n, floor(n / 2)).
-std::optional<Line> line_of(const Dim& dim, const std::string& symbol,
-                            const SymbolBindings& bindings) {
-  const Dim d = dim.substitute(bindings);
-  Line line;
-  line.base = d.evaluate({{symbol, 0}});
-  line.slope = checked_sub(d.evaluate({{symbol, 1}}), line.base);
-  if (line.slope == 0 || d != line.base + line.slope * Dim::symbol(symbol)) return std::nullopt;
-  return line;
+std::optional<LinearDim> line_of(const Dim& dim, const std::string& symbol,
+                                 const SymbolBindings& bindings) {
+  return linear_in(dim.substitute(bindings), symbol);
 }
 
 std::vector<std::string> unbound(const Dim& dim, const SymbolBindings& bindings) {
@@ -52,6 +35,28 @@ std::vector<std::string> unbound(const Dim& dim, const SymbolBindings& bindings)
   std::sort(symbols.begin(), symbols.end());
   symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
   std::erase_if(symbols, [&](const std::string& s) { return bindings.contains(s); });
+  return symbols;
+}
+
+// Symbols that get a value when a plan is compiled: all but the bounded ones.
+std::vector<std::string> specialized_symbols(const Graph& graph, const SymbolBindings& bounds) {
+  std::vector<std::string> symbols = free_symbols(graph), of_inputs;
+  for (Value v : graph.inputs()) {
+    for (const Dim& d : graph.type(v).shape) d.collect_symbols(of_inputs);
+  }
+  for (const auto& [name, bound] : bounds) {
+    if (bound < 0) user_error("the bound {} of the size '{}' is negative", bound, name);
+    if (std::ranges::find(of_inputs, name) == of_inputs.end()) {
+      user_error("no input of '{}' has the size '{}', which is given a bound", graph.name(), name);
+    }
+  }
+  for (Value v : graph.params()) {
+    if (!bounded_symbols(graph.type(v).shape, bounds).empty()) {
+      user_error("the param '{}' of type {} cannot have a bounded size", graph.name_of(v),
+                 graph.type(v).to_string());
+    }
+  }
+  std::erase_if(symbols, [&](const std::string& s) { return bounds.contains(s); });
   return symbols;
 }
 
@@ -115,13 +120,45 @@ void check_input_count(std::string_view graph, std::span<const std::string> name
              list.empty() ? "none" : list, given);
 }
 
-void check_inputs(const Plan& plan, std::span<const Array> inputs) {
+bool solve_extents(const Plan& plan, std::span<const Array> inputs, std::span<int64_t> extents) {
+  constexpr int64_t kUnknown = -1;
+  std::ranges::fill(extents, kUnknown);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const PlanTensor& expected = plan.inputs[i];
-    if (!inputs[i].defined() || inputs[i].dtype() != expected.dtype ||
-        inputs[i].shape() != expected.dims) {
-      wrong_input(plan.name, expected.name, expected.type(), inputs[i], {});
+    if (!inputs[i].defined() || inputs[i].dtype() != expected.dtype) return false;
+    const Dims& dims = inputs[i].shape();
+    if (dims.size() != expected.dims.size()) return false;
+    size_t next = 0;  // of the live axes
+    for (size_t a = 0; a < dims.size(); ++a) {
+      if (next == expected.live.size() || expected.live[next].axis != a) {
+        if (dims[a] != expected.dims[a]) return false;
+        continue;
+      }
+      const PlanExtent& extent = expected.live[next++].extent;
+      const auto value = extent.line.solve(dims[a]);
+      int64_t& known = extents[extent.symbol];
+      if (!value || *value > plan.symbols[extent.symbol].bound) return false;
+      if (known != kUnknown && known != *value) return false;
+      known = *value;
     }
+  }
+  return true;
+}
+
+void check_inputs(const Plan& plan, std::span<const Array> inputs) {
+  std::vector<int64_t> extents(plan.symbols.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (solve_extents(plan, inputs.first(i + 1), extents)) continue;
+    const PlanTensor& expected = plan.inputs[i];
+    TensorType type = expected.type();
+    SymbolBindings known;
+    for (const LiveAxis& axis : expected.live) {
+      const PlanSymbol& symbol = plan.symbols[axis.extent.symbol];
+      type.shape[axis.axis] =
+          axis.extent.line.base + axis.extent.line.slope * Dim::symbol(symbol.name);
+      known[symbol.name + " up to"] = symbol.bound;
+    }
+    wrong_input(plan.name, expected.name, type, inputs[i], known);
   }
 }
 
@@ -142,7 +179,7 @@ Program::Program(std::shared_ptr<SessionCore> core, const Graph& graph, CompileO
       graph_(graph),
       options_(std::move(options)),
       id_(core_->next_program.fetch_add(1)),
-      symbols_(free_symbols(graph)) {
+      symbols_(specialized_symbols(graph, options_.bounds)) {
   verify(graph_, "the builder");
   options_.threads = core_->threads;
   for (Value v : graph_.inputs()) input_names_.push_back(graph_.name_of(v));
@@ -170,7 +207,8 @@ Program::~Program() {
 
 std::shared_ptr<CachedPlan> Program::plan_for(std::span<const Array> inputs) {
   if (static_plan_) return static_plan_;
-  const SymbolBindings bindings = bind_symbols(graph_, inputs);
+  SymbolBindings bindings = bind_symbols(graph_, inputs);
+  std::erase_if(bindings, [&](const auto& b) { return options_.bounds.contains(b.first); });
   PlanCache::Key key{id_, {}};
   for (const std::string& s : symbols_) key.second.push_back(bindings.at(s));
   const std::lock_guard lock(compiling_);

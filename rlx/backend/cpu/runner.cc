@@ -25,9 +25,24 @@ alignas(kAlignment) std::array<std::byte, kAlignment> empty_memory;
 
 class CpuRunner final : public Runner {
  public:
-  explicit CpuRunner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
+  explicit CpuRunner(std::shared_ptr<const Plan> plan)
+      : plan_(std::move(plan)), extents_(plan_->symbols.size()), sizes_(plan_->extents.size()) {
     build_table();
     build_bodies();
+    for (uint32_t s = 0; s < plan_->storages.size(); ++s) {
+      const Storage& storage = plan_->storages[s];
+      if (storage.kind == StorageKind::kExtent) bind(s, &sizes_[storage.index]);
+    }
+    std::vector<int64_t> bounds;
+    for (const PlanSymbol& symbol : plan_->symbols) bounds.push_back(symbol.bound);
+    set_extents(bounds);
+  }
+
+  void set_extents(std::span<const int64_t> extents) override {
+    std::ranges::copy(extents, extents_.begin());
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      sizes_[i] = plan_->extents[i].line.at(extents_[plan_->extents[i].symbol]);
+    }
   }
 
   void bind(uint32_t storage, void* base) override {
@@ -76,6 +91,8 @@ class CpuRunner final : public Runner {
     void* const* results = nullptr;
     void* const* scratch = nullptr;
     uint32_t control = kNone;  // into controls_
+    uint32_t first_variant = 0, num_variants = 0;
+    const PlanStep* plan = nullptr;
   };
   struct Part {  // a segment
     uint32_t begin = 0, end = 0;
@@ -112,7 +129,9 @@ class CpuRunner final : public Runner {
   void build_table() {
     const Plan& plan = *plan_;
     size_t size = 0;
-    for (const PlanStep& s : plan.steps) size += s.operands.size() + s.results.size() + 2;
+    for (const PlanStep& s : plan.steps) {
+      size += (s.operands.size() + s.results.size()) * (1 + s.variants.size()) + 2;
+    }
     table_.assign(size, nullptr);
     std::vector<std::vector<Slot>> by_storage(plan.storages.size());
     uint32_t next = 0;
@@ -120,16 +139,30 @@ class CpuRunner final : public Runner {
       if (storage != PlanView::kNone) by_storage[storage].push_back({next, offset});
       ++next;
     };
-    for (const PlanStep& s : plan.steps) {
+    const auto make_step = [&](const PreparedKernel& kernel, const std::vector<PlanView>& operands,
+                               const std::vector<PlanView>& results) {
       Step step;
-      step.state = s.kernel.state.get();
-      step.phases = s.kernel.phases.data();
-      step.num_phases = uint32_t(s.kernel.phases.size());
+      step.state = kernel.state.get();
+      step.phases = kernel.phases.data();
+      step.num_phases = uint32_t(kernel.phases.size());
       step.operands = &table_[next];
-      for (const PlanView& v : s.operands) add(v.storage, v.offset);
+      for (const PlanView& v : operands) add(v.storage, v.offset);
       step.results = &table_[next];
-      for (const PlanView& v : s.results) add(v.storage, v.offset);
+      for (const PlanView& v : results) add(v.storage, v.offset);
+      return step;
+    };
+    for (const PlanStep& s : plan.steps) {
+      Step step = make_step(s.kernel, s.operands, s.results);
+      step.plan = &s;
+      step.first_variant = uint32_t(variants_.size());
+      step.num_variants = uint32_t(s.variants.size());
+      for (const PlanVariant& v : s.variants) {
+        variants_.push_back(make_step(v.kernel, v.operands, v.results));
+      }
       step.scratch = &table_[next];
+      for (uint32_t v = step.first_variant; v < variants_.size(); ++v) {
+        variants_[v].scratch = step.scratch;
+      }
       add(s.kernel.scratch_bytes > 0 ? 0 : PlanView::kNone, s.scratch_offset);
       if (s.control) {
         step.control = uint32_t(controls_.size());
@@ -171,6 +204,28 @@ class CpuRunner final : public Runner {
     counters_ = std::make_unique<std::atomic<int64_t>[]>(num_counters_);
   }
 
+  // At most, over all variants.
+  uint32_t phases_of(const Step& step) const {
+    uint32_t most = step.num_phases;
+    for (uint32_t v = 0; v < step.num_variants; ++v) {
+      most = std::max(most, variants_[step.first_variant + v].num_phases);
+    }
+    return most;
+  }
+
+  // The step, or the smallest variant of it that covers this run's extents.
+  const Step& sized(const Step& step) const {
+    for (uint32_t v = 0; v < step.num_variants; ++v) {
+      const std::vector<int64_t>& up_to = step.plan->variants[v].up_to;
+      bool covers = true;
+      for (size_t i = 0; i < up_to.size(); ++i) {
+        covers &= extents_[step.plan->symbols[i]] <= up_to[i];
+      }
+      if (covers) return variants_[step.first_variant + v];
+    }
+    return step;
+  }
+
   // How much of the plan threads can share.
   struct Use {
     int64_t width = 1;  // threads that can work between two barriers
@@ -202,7 +257,7 @@ class CpuRunner final : public Runner {
       // The estimate of a loop is that of all trips; what can be shared in one is known by now.
       if (control) use.parallel_ns += plan_->steps[s.begin].kernel.nanoseconds;
       width += chunks;
-      num_counters_ += s.serial ? 1 : steps_[s.begin].num_phases;
+      num_counters_ += s.serial ? 1 : phases_of(steps_[s.begin]);
     }
     close();
     body.end_counter = num_counters_;
@@ -256,7 +311,7 @@ class CpuRunner final : public Runner {
       if (step.control != kNone) {
         run_control(w, s);
       } else {
-        run_phases(w, step);
+        run_phases(w, sized(step));
       }
       check_guards();
     } catch (...) {
@@ -284,7 +339,7 @@ class CpuRunner final : public Runner {
 
   // The chunks of one step, with the others. False: leave the run.
   bool share(Walker& w, const Part& part) noexcept {
-    const Step& step = steps_[part.begin];
+    const Step& step = sized(steps_[part.begin]);
     const StepArgs args = args_of(w, step);
     for (uint32_t p = 0; p < step.num_phases; ++p) {
       if (p > 0 && w.team.barrier(w.phase).stop) return false;
@@ -372,7 +427,8 @@ class CpuRunner final : public Runner {
   const Body* next_body(Walker& w, uint32_t s) {
     Control& control = controls_[steps_[s].control];
     const PlanControl& plan = *control.plan;
-    if (plan.kind == PlanControl::Kind::kIf || control.trips == plan.max_trips) return nullptr;
+    const int64_t max_trips = plan.length == PlanView::kNone ? plan.max_trips : sizes_[plan.length];
+    if (plan.kind == PlanControl::Kind::kIf || control.trips == max_trips) return nullptr;
     before(w);
     if (plan.kind == PlanControl::Kind::kWhile) {
       execute(w, bodies_[plan.bodies[0]]);
@@ -380,7 +436,7 @@ class CpuRunner final : public Runner {
       ++control.trips;
       return &bodies_[plan.bodies[1]];
     }
-    const int64_t index = plan.reverse ? plan.max_trips - 1 - control.trips : control.trips;
+    const int64_t index = plan.reverse ? max_trips - 1 - control.trips : control.trips;
     *static_cast<int64_t*>(*control.word) = index;
     for (const PlanControl::Slice& slice : plan.slices) {
       void* const first =
@@ -450,7 +506,9 @@ class CpuRunner final : public Runner {
   std::vector<void*> table_;          // addresses of all operands, results and scratch, by step
   std::vector<Slot> slots_;           // grouped by storage
   std::vector<uint32_t> first_slot_;  // of each storage, and the end
-  std::vector<Step> steps_;
+  std::vector<Step> steps_, variants_;
+  std::vector<int64_t> extents_;  // of Plan::symbols
+  std::vector<int64_t> sizes_;    // Plan::extents in this run
   std::vector<Control> controls_;
   std::vector<Body> bodies_;  // as Plan::bodies
   Body main_;

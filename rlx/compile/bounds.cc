@@ -1,0 +1,258 @@
+#include "rlx/compile/bounds.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "rlx/base/checked.h"
+#include "rlx/base/error.h"
+#include "rlx/compile/bodies.h"
+#include "rlx/compile/view.h"
+#include "rlx/ir/builder.h"
+#include "rlx/ir/rewrite.h"
+#include "rlx/ops/build.h"
+#include "rlx/ops/derive.h"
+#include "rlx/ops/dynamic_slice.h"
+#include "rlx/ops/extent.h"
+#include "rlx/ops/reduce.h"
+#include "rlx/ops/shape_ops.h"
+
+namespace rlx {
+
+RLX_USE_OP(DimSize);
+RLX_USE_OP(Narrow);
+RLX_USE_OP(Reduce);
+RLX_USE_OP(Reshape);
+
+namespace {
+
+constexpr int kMaxDepth = 64;
+
+class Masker {
+ public:
+  explicit Masker(const SymbolBindings& bounds) : bounds_(bounds) {}
+
+  Graph run(const Graph& graph) {
+    return rewrite(graph, [&](Builder& b, const Node& n, std::span<const Value> operands) {
+      return visit(b, n, operands, 0);
+    });
+  }
+
+ private:
+  std::optional<std::vector<Value>> visit(Builder& b, const Node& n,
+                                          std::span<const Value> operands, int depth) {
+    if (!touches_bounds(b, n, operands)) return std::nullopt;
+    if (n.op == &kDimSizeOp) return std::nullopt;  // canonicalize makes an Extent of it
+    if (n.op->has(kControl)) {
+      return copy_with_bodies(b, n, operands,
+                              [&](const Graph& body) { return Masker(bounds_).run(body); });
+    }
+    if (n.op == &kNarrowOp) return narrow_call(b, n, operands);
+    if (n.op == &kReshapeOp) check_reshape(n, b.type(operands[0]));
+    if (n.op->has(kRandom)) check_random(n);
+    if (n.op == &kReduceOp && is_bounded_mean(b, n, operands)) return mean_call(b, n, operands);
+
+    std::vector<TensorType> types;
+    for (Value v : operands) types.push_back(b.type(v));
+    std::vector<Value> filled(operands.begin(), operands.end());
+    for (size_t i = 0; i < operands.size(); ++i) {
+      for (int64_t axis = 0; axis < types[i].shape.rank(); ++axis) {
+        if (!is_bounded(types[i].shape[axis])) continue;
+        const TailRule rule = rule_of(n, types, i, axis);
+        if (rule == TailRule::kRefused) return expand(b, n, operands, types, depth, i, axis);
+        filled[i] = fill(b, filled[i], axis, rule);
+      }
+    }
+    return copy_node(b, n, filled);
+  }
+
+  bool is_bounded(const Dim& dim) const { return !bounded_symbols(dim, bounds_).empty(); }
+  bool is_bounded(const Shape& shape) const {
+    return std::ranges::any_of(shape, [&](const Dim& d) { return is_bounded(d); });
+  }
+
+  bool touches_bounds(Builder& b, const Node& n, std::span<const Value> operands) const {
+    if (n.op->has(kControl)) return true;
+    return std::ranges::any_of(operands, [&](Value v) { return is_bounded(b.shape(v)); }) ||
+           std::ranges::any_of(n.results, [&](const TensorType& t) { return is_bounded(t.shape); });
+  }
+
+  static TailRule rule_of(const Node& n, std::span<const TensorType> types, size_t operand,
+                          int64_t axis) {
+    if (n.op->tail) return n.op->tail({*n.op, n.attrs, types}, operand, axis);
+    const bool by_element = n.op->has(kElementwise) || n.op->has(kView) || n.op->has(kIdentity);
+    return by_element ? TailRule::kIgnored : TailRule::kRefused;
+  }
+
+  Value fill(Builder& b, Value x, int64_t axis, TailRule rule) {
+    if (rule == TailRule::kIgnored) return x;
+    const FillValue value = rule == TailRule::kZero     ? FillValue::kZero
+                            : rule == TailRule::kOne    ? FillValue::kOne
+                            : rule == TailRule::kLowest ? FillValue::kLowest
+                                                        : FillValue::kHighest;
+    return fill_tail(b, x, extent(b, b.shape(x)[axis]), axis, value);
+  }
+
+  // An op without a rule may consist of ops that have one.
+  std::optional<std::vector<Value>> expand(Builder& b, const Node& n,
+                                           std::span<const Value> operands,
+                                           std::span<const TensorType> types, int depth,
+                                           size_t operand, int64_t axis) {
+    if (!n.op->decompose || depth >= kMaxDepth) {
+      fail(ErrorKind::kUnsupported,
+           "{}{}{}: axis {} of operand {}, {}, has a bounded size, and the op cannot have one "
+           "there: "
+           "compile without a bound for {}, or pad and mask",
+           n.op->name, n.label.empty() ? "" : " at ", n.label, axis, operand,
+           types[operand].to_string(), types[operand].shape[axis].to_string());
+    }
+    const Graph body = expand_to_graph(*n.op, n.attrs, types);
+    return inline_graph(b, body, operands,
+                        [&](Builder& inner, const Node& m, std::span<const Value> values) {
+                          return visit(inner, m, values, depth + 1);
+                        });
+  }
+
+  // The live elements must be where they would be if all sizes were the bounds.
+  void check_reshape(const Node& n, const TensorType& from) const {
+    const Shape &x = from.shape, &y = n.results[0].shape;
+    SymbolBindings at = bounds_;
+    const Dims strides = dense_strides(dims_at(x, at)), wanted = dense_strides(dims_at(y, at));
+    for (const auto& [symbol, bound] : bounds_) {
+      if (bound < 2) continue;
+      at[symbol] = bound - 1;
+      const Dims live = dims_at(y, at);
+      const auto moved = reshape_strides(dims_at(x, at), strides, live);
+      bool same = moved.has_value();
+      for (size_t a = 0; same && a < live.size(); ++a) {
+        same = live[a] <= 1 || (*moved)[a] == wanted[a];
+      }
+      if (!same) {
+        fail(
+            ErrorKind::kUnsupported,
+            "Reshape{}{} of {} to {}: the bounded size {} must stay the leading factor of its axes",
+            n.label.empty() ? "" : " at ", n.label, x.to_string(), y.to_string(), symbol);
+      }
+      at[symbol] = bound;
+    }
+  }
+
+  static Dims dims_at(const Shape& shape, const SymbolBindings& at) {
+    return shape.substitute(at).static_dims();
+  }
+
+  // Draws belong to the position in the row-major order.
+  void check_random(const Node& n) const {
+    const Shape& shape = n.results[0].shape;
+    bool leading = true;
+    for (const Dim& d : shape) {
+      if (is_bounded(d) && !leading) {
+        fail(ErrorKind::kUnsupported,
+             "{} of shape {}: a bounded size must be the first, draws depend on their position",
+             n.op->name, shape.to_string());
+      }
+      leading &= d.is(1);
+    }
+  }
+
+  std::optional<std::vector<Value>> narrow_call(Builder& b, const Node& n,
+                                                std::span<const Value> operands) const {
+    const auto& a = n.attrs.as<NarrowAttrs>();
+    const Dim& size = b.shape(operands[0])[a.axis];
+    if (!is_bounded(a.start) && !is_bounded(a.length) && !is_bounded(size)) return std::nullopt;
+    const Dim rest = size - a.start - a.length;
+    if ((is_bounded(a.length) && is_bounded(a.start)) || !never_negative(rest)) {
+      fail(ErrorKind::kUnsupported,
+           "Narrow{}{}: the window [{}, {}) of an axis of size {} cannot be checked while its size "
+           "is "
+           "bounded: use DynamicSlice",
+           n.label.empty() ? "" : " at ", n.label, a.start.to_string(),
+           (a.start + a.length).to_string(), size.to_string());
+    }
+    if (!is_bounded(a.start)) return std::nullopt;
+    DynamicSliceAttrs window;
+    window.axes = {a.axis};
+    window.sizes = {a.length};
+    return std::vector<Value>{dynamic_slice(b, operands[0], extent(b, a.start), std::move(window))};
+  }
+
+  // For all values of the symbols from 0 on.
+  bool never_negative(const Dim& dim) const {
+    if (dim.is_static()) return dim.value() >= 0;
+    for (const std::string& symbol : bounded_symbols(dim, bounds_)) {
+      const auto line = linear_in(dim, symbol);
+      return line && line->base >= 0 && line->slope >= 0;
+    }
+    return false;
+  }
+
+  bool is_bounded_mean(Builder& b, const Node& n, std::span<const Value> operands) const {
+    const auto& a = n.attrs.as<ReduceAttrs>();
+    const Shape& x = b.shape(operands[0]);
+    return a.kind == ReduceKind::kMean &&
+           std::ranges::any_of(a.axes, [&](int64_t axis) { return is_bounded(x[axis]); });
+  }
+
+  std::vector<Value> mean_call(Builder& b, const Node& n, std::span<const Value> operands) {
+    const auto& a = n.attrs.as<ReduceAttrs>();
+    const DType dtype = b.dtype(operands[0]),
+                wide = is_complex(dtype) ? dtype : accumulation_dtype(dtype);
+    Value x = cast(b, operands[0], wide);
+    Value count = scalar(b, DType::kI64, 1);
+    for (int64_t axis : a.axes) {
+      count = mul(b, count, extent(b, b.shape(x)[axis]));
+      if (is_bounded(b.shape(x)[axis])) x = fill(b, x, axis, TailRule::kZero);
+    }
+    return {cast(b, div(b, sum(b, x, a.axes, a.keep_dims), cast(b, count, wide)), dtype)};
+  }
+
+  const SymbolBindings& bounds_;
+};
+
+}  // namespace
+
+std::optional<int64_t> LinearDim::solve(int64_t size) const {
+  const int64_t rest = checked_sub(size, base);
+  if (rest % slope != 0 || rest / slope < 0) return std::nullopt;
+  return rest / slope;
+}
+
+int64_t LinearDim::at(int64_t value) const { return checked_add(base, checked_mul(slope, value)); }
+
+std::optional<LinearDim> linear_in(const Dim& dim, const std::string& symbol) {
+  std::vector<std::string> symbols;
+  dim.collect_symbols(symbols);
+  if (!std::ranges::all_of(symbols, [&](const std::string& s) { return s == symbol; })) {
+    return std::nullopt;
+  }
+  LinearDim line;
+  line.base = dim.evaluate({{symbol, 0}});
+  line.slope = checked_sub(dim.evaluate({{symbol, 1}}), line.base);
+  if (line.slope == 0 || dim != line.base + line.slope * Dim::symbol(symbol)) return std::nullopt;
+  return line;
+}
+
+std::vector<std::string> bounded_symbols(const Dim& dim, const SymbolBindings& bounds) {
+  std::vector<std::string> symbols;
+  dim.collect_symbols(symbols);
+  std::erase_if(symbols, [&](const std::string& s) { return !bounds.contains(s); });
+  std::ranges::sort(symbols);
+  symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
+  return symbols;
+}
+
+std::vector<std::string> bounded_symbols(const Shape& shape, const SymbolBindings& bounds) {
+  std::vector<std::string> all;
+  for (const Dim& d : shape) {
+    for (std::string& s : bounded_symbols(d, bounds)) all.push_back(std::move(s));
+  }
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+Graph mask_bounded(const Graph& graph, const SymbolBindings& bounds) {
+  return Masker(bounds).run(graph);
+}
+
+}  // namespace rlx

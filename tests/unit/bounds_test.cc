@@ -1,0 +1,265 @@
+// Bounded sizes: one plan for all extents, nothing beyond them matters.
+#include "rlx/compile/bounds.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <limits>
+
+#include "rlx/backend/cpu/cpu.h"
+#include "rlx/ops/build.h"
+#include "rlx/ops/control.h"
+#include "rlx/ops/dynamic_slice.h"
+#include "rlx/ops/reduce.h"
+#include "rlx/runtime/session.h"
+#include "tests/unit/allocation_counter.h"
+
+namespace rlx {
+
+RLX_USE_OP(Scan);
+
+namespace {
+
+constexpr DType kF32 = DType::kF32, kI64 = DType::kI64;
+const Dim kN = Dim::symbol("n");
+
+ThreadPool& pool() {
+  static ThreadPool pool(4);
+  return pool;
+}
+
+Session session(int threads) {
+  SessionOptions options;
+  options.threads = threads;
+  options.executor = &pool();
+  return Session(cpu_device(), options);
+}
+
+CompileOptions up_to(int64_t n) {
+  CompileOptions options;
+  options.bounds = {{"n", n}};
+  return options;
+}
+
+Array numbers(Dims shape) {
+  Array a = Array::uninitialized(kF32, std::move(shape));
+  float x = -1;
+  for (float& v : a.mutable_data<float>()) {
+    v = x;
+    x = x > 1 ? x - 2.1F : x + 0.37F;
+  }
+  return a;
+}
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+using Build = std::function<std::vector<Value>(Builder&)>;
+
+Graph graph_of(const Build& build) {
+  Graph g("bounded");
+  Builder b(g);
+  const std::vector<Value> values = build(b);
+  for (size_t i = 0; i < values.size(); ++i) g.add_output(fmt::format("y{}", i), values[i]);
+  return g;
+}
+
+// One plan at the bound against a plan for each size: the same bits. Runs go from large extents to
+// small ones, so that old values lie beyond the extent; guard zones start with NaN everywhere.
+void expect_same(const Build& build, const std::function<std::vector<Array>(int64_t)>& inputs) {
+  const Graph g = graph_of(build);
+  for (const int threads : {1, 2}) {
+    for (const bool guards : {false, true}) {
+      Session s = session(threads);
+      CompileOptions options = up_to(37);
+      options.guard_zones = guards;
+      Executable bounded = s.compile(g, options);
+      Executable exact = s.compile(g);
+      for (const int64_t n : {37, 36, 17, 16, 5, 2, 1, 0}) {
+        const auto wanted = exact.run(inputs(n)), got = bounded.run(inputs(n));
+        ASSERT_EQ(wanted.size(), got.size());
+        for (size_t i = 0; i < wanted.size(); ++i) {
+          EXPECT_TRUE(got[i].same_bits(wanted[i])) << "n = " << n << ", output " << i;
+        }
+      }
+      EXPECT_EQ(bounded.compiles(), 1);
+      EXPECT_EQ(exact.compiles(), 8);
+    }
+  }
+}
+
+TEST(Bounds, RowsOfANetwork) {
+  expect_same(
+      [](Builder& b) {
+        const Value x = input(b, "x", kF32, {kN, 8});
+        const Value w = input(b, "w", kF32, {8, 16});
+        const Value bias = input(b, "bias", kF32, {16});
+        const Value h = relu(b, add(b, matmul(b, x, w), bias));
+        return std::vector<Value>{softmax(b, h), layer_norm(b, h, bias, bias),
+                                  transpose(b, h, {1, 0}), reshape(b, h, {kN * 16})};
+      },
+      [](int64_t n) {
+        return std::vector<Array>{numbers({n, 8}), numbers({8, 16}), numbers({16})};
+      });
+}
+
+TEST(Bounds, SumsOverTheExtentOnly) {
+  for (const ReduceKind kind : {ReduceKind::kSum, ReduceKind::kMax, ReduceKind::kMin,
+                                ReduceKind::kProd, ReduceKind::kMean}) {
+    expect_same(
+        [&](Builder& b) {
+          const Value x = input(b, "x", kF32, {3, kN, 5});
+          return std::vector<Value>{reduce(b, kind, x, {1}), reduce(b, kind, x, {0, 1, 2}),
+                                    reduce(b, kind, x, {2})};
+        },
+        [](int64_t n) {
+          return std::vector<Array>{numbers({3, n, 5})};
+        });
+  }
+}
+
+TEST(Bounds, ProductsAndSoftmaxOverTheExtent) {
+  expect_same(
+      [](Builder& b) {
+        const Value q = input(b, "q", kF32, {4, 8}), k = input(b, "k", kF32, {kN, 8});
+        const Value p = softmax(b, matmul(b, q, transpose(b, k, {1, 0})));
+        return std::vector<Value>{p, matmul(b, p, k)};
+      },
+      [](int64_t n) {
+        return std::vector<Array>{numbers({4, 8}), numbers({n, 8})};
+      });
+}
+
+TEST(Bounds, GathersAndTheSizeItself) {
+  expect_same(
+      [](Builder& b) {
+        const Value table = input(b, "table", kF32, {7, 3}), i = input(b, "i", kI64, {kN});
+        const Value rows = gather(b, table, i);
+        return std::vector<Value>{rows, dim_size(b, rows, 0), iota(b, kI64, {kN}, 0)};
+      },
+      [](int64_t n) {
+        Array i = Array::zeros(kI64, {n});
+        int64_t next = 0;
+        for (int64_t& x : i.mutable_data<int64_t>()) x = next++ % 7;
+        return std::vector<Array>{numbers({7, 3}), i};
+      });
+}
+
+TEST(Bounds, AScanRunsForTheExtent) {
+  expect_same(
+      [](Builder& b) {
+        const Value h = input(b, "h", kF32, {4}), xs = input(b, "xs", kF32, {kN, 4});
+        Graph body("body");
+        Builder in(body);
+        input(in, "t", kI64, {});
+        const Value state = input(in, "h", kF32, {4}), x = input(in, "x", kF32, {4});
+        const Value next = tanh(in, add(in, state, x));
+        body.add_output("h", next);
+        body.add_output("y", next);
+        ScanAttrs attrs{.body = std::make_shared<const Graph>(std::move(body)), .num_carries = 1};
+        attrs.length = kN;
+        return b.call(kScanOp, Attrs::of(kScanOp.fields, attrs), {h, xs});
+      },
+      [](int64_t n) {
+        return std::vector<Array>{numbers({4}), numbers({n, 4})};
+      });
+}
+
+TEST(Bounds, TheLastRowIsThatOfTheExtent) {
+  const Graph g = graph_of([](Builder& b) {
+    return std::vector<Value>{narrow(b, input(b, "x", kF32, {kN, 3}), 0, kN - 1, 1)};
+  });
+  Session s = session(1);
+  Executable e = s.compile(g, up_to(9));
+  for (const int64_t n : {1, 4, 9}) {
+    const Array x = numbers({n, 3});
+    EXPECT_EQ(e.run({x})[0].at(2), x.at(3 * n - 1));
+  }
+  const std::string text = message_of([&] { e.run({numbers({0, 3})}); });
+  EXPECT_NE(text.find("-1"), std::string::npos) << text;
+}
+
+TEST(Bounds, MistakesAreNamed) {
+  Session s = session(1);
+  const auto refusal = [&](const Build& build) {
+    return message_of([&] { s.compile(graph_of(build), up_to(8)); });
+  };
+  EXPECT_NE(refusal([](Builder& b) {
+              const Value x = input(b, "x", kF32, {4, kN});
+              return std::vector<Value>{layer_norm(b, x, {}, {})};
+            }).find("bounded"),
+            std::string::npos);
+  EXPECT_NE(refusal([](Builder& b) {
+              const Value x = input(b, "x", kF32, {4, kN});
+              return std::vector<Value>{reshape(b, x, {4 * kN})};
+            }).find("the bounded size n must stay the leading factor"),
+            std::string::npos);
+  EXPECT_NE(refusal([](Builder& b) {
+              const Value x = input(b, "x", kF32, {kN});
+              return std::vector<Value>{narrow(b, x, 0, 0, 3)};
+            }).find("use DynamicSlice"),
+            std::string::npos);
+  EXPECT_NE(refusal([](Builder& b) {
+              return std::vector<Value>{input(b, "x", kF32, {3})};
+            }).find("no input of 'bounded' has the size 'n'"),
+            std::string::npos);
+  Executable e = s.compile(graph_of([](Builder& b) {
+                             return std::vector<Value>{relu(b, input(b, "x", kF32, {kN, 2}))};
+                           }),
+                           up_to(8));
+  const std::string text = message_of([&] { e.run({numbers({9, 2})}); });
+  EXPECT_NE(text.find("f32[n, 2] with n up to = 8, got f32[9, 2]"), std::string::npos) << text;
+}
+
+TEST(Bounds, SymbolsWithoutABoundAreStillSpecialized) {
+  const Graph g = graph_of([](Builder& b) {
+    const Value x = input(b, "x", kF32, {Dim::symbol("m"), kN});
+    return std::vector<Value>{sum(b, x, {1})};
+  });
+  Session s = session(1);
+  Executable e = s.compile(g, up_to(16)), exact = s.compile(g);
+  for (const int64_t m : {2, 3}) {
+    for (const int64_t n : {1, 9, 16}) {
+      EXPECT_TRUE(e.run({numbers({m, n})})[0].same_bits(exact.run({numbers({m, n})})[0]));
+    }
+  }
+  EXPECT_EQ(e.compiles(), 2);
+  EXPECT_EQ(exact.compiles(), 6);
+}
+
+// A long chain at a small extent: much less work, and no allocation.
+TEST(Bounds, TimeFollowsTheExtent) {
+  const Graph g = graph_of([](Builder& b) {
+    Value x = input(b, "x", kF32, {kN, 256});
+    const Value w = param(b, "w", kF32, {256, 256});
+    for (int i = 0; i < 4; ++i) x = tanh(b, matmul(b, x, w));
+    return std::vector<Value>{x};
+  });
+  Session s = session(1);
+  s.weights().set("w", numbers({256, 256}));
+  Executable e = s.compile(g, up_to(1024));
+  const auto seconds = [&](int64_t n) {
+    const std::vector<Array> in{numbers({n, 256})};
+    std::vector<Array> out(1);
+    double best = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < 5; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      e.run_into(in, out);
+      best = std::min(
+          best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    return best;
+  };
+  const double full = seconds(1024), small = seconds(16);
+  EXPECT_LT(small, full / 8);
+}
+
+}  // namespace
+}  // namespace rlx
