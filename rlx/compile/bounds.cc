@@ -12,6 +12,7 @@
 #include "rlx/ir/rewrite.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/derive.h"
+#include "rlx/ops/dim_size.h"
 #include "rlx/ops/dynamic_slice.h"
 #include "rlx/ops/extent.h"
 #include "rlx/ops/reduce.h"
@@ -42,7 +43,9 @@ class Masker {
   std::optional<std::vector<Value>> visit(Builder& b, const Node& n,
                                           std::span<const Value> operands, int depth) {
     if (!touches_bounds(b, n, operands)) return std::nullopt;
-    if (n.op == &kDimSizeOp) return std::nullopt;  // canonicalize makes an Extent of it
+    if (n.op == &kDimSizeOp) {
+      return std::vector{extent(b, b.shape(operands[0])[n.attrs.as<DimSizeAttrs>().axis])};
+    }
     if (n.op->has(kControl)) {
       return copy_with_bodies(b, n, operands,
                               [&](const Graph& body) { return Masker(bounds_).run(body); });
