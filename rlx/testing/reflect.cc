@@ -43,10 +43,12 @@ class Reflection {
         miss("dtype {}", to_string(DType(t)));
       }
     }
-    if (!zero_) miss("a size 0");
-    if (!one_) miss("a size 1");
-    if (!prime_) miss("a prime size");
-    if (!large_) miss("a tensor of at least {} elements", kLarge);
+    if (has_axes_) {
+      if (!zero_) miss("a size 0");
+      if (!one_) miss("a size 1");
+      if (!prime_) miss("a prime size");
+      if (!large_) miss("a tensor of at least {} elements", kLarge);
+    }
     check_pairs();
     return missing_;
   }
@@ -66,6 +68,7 @@ class Reflection {
       for (const TensorType& t : *list) {
         dtypes_.insert(t.dtype);
         large_ |= t.shape.num_elements().value() >= kLarge;
+        has_axes_ |= t.shape.rank() > 0;
         for (const Dim& d : t.shape) {
           zero_ |= d.is(0);
           one_ |= d.is(1);
@@ -139,6 +142,7 @@ class Reflection {
   std::vector<Call> calls_;
   std::set<DType> dtypes_;
   bool zero_ = false, one_ = false, prime_ = false, large_ = false;
+  bool has_axes_ = false;  // an op of scalars has no sizes to vary
   std::vector<std::string> missing_;
 };
 
