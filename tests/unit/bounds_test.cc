@@ -11,6 +11,7 @@
 #include "rlx/backend/cpu/cpu.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/control.h"
+#include "rlx/ops/dim_size.h"
 #include "rlx/ops/dynamic_slice.h"
 #include "rlx/ops/reduce.h"
 #include "rlx/runtime/session.h"
