@@ -36,7 +36,9 @@ class Passes {
     options.bounds = options_.bounds;
     apply("legalize", legalize(graph_, kernels_, options, &notes));
     if (options_.optimize) simplify();
-    if (options_.optimize && options_.fuse && !options_.legalize.force_decompose) {
+    // What fusion saves is judged by sizes, which bounded ones do not have yet.
+    const bool sizes_known = options_.bounds.empty();
+    if (options_.optimize && options_.fuse && sizes_known && !options_.legalize.force_decompose) {
       apply("form_groups",
             form_groups(graph_, kernels_, {options_.strict_rounding}, options_.legalize, &notes));
     }
