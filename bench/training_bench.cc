@@ -75,7 +75,8 @@ class Block {
     Graph loss("loss");
     {
       Builder b(loss);
-      const Value y = forward(b, input(b, "x", DType::kF32, {rows, kWidth}), inputs(b));
+      const Value x = input(b, "x", DType::kF32, {rows, kWidth});
+      const Value y = forward(b, x, inputs(b));
       loss.add_output("loss", mean(b, mul(b, y, y), {0, 1}));
     }
     const Graph gradients = grad(loss, "loss", names());

@@ -12,6 +12,8 @@ struct GroupOptions {
   // 16-bit values are rounded after every call, as without fusion; else they stay in f32 within a
   // region or group.
   bool strict_rounding = false;
+  // Also where it was measured not to pay: for tests.
+  bool always = false;
 };
 
 // The graph with regions and groups that the device's kernels take. Nothing is computed twice, and

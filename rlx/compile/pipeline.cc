@@ -40,7 +40,8 @@ class Passes {
     const bool sizes_known = options_.bounds.empty();
     if (options_.optimize && options_.fuse && sizes_known && !options_.legalize.force_decompose) {
       apply("form_groups",
-            form_groups(graph_, kernels_, {options_.strict_rounding}, options_.legalize, &notes));
+            form_groups(graph_, kernels_, {options_.strict_rounding, options_.fuse_always},
+                        options_.legalize, &notes));
     }
     apply("drop_dead", drop_dead(graph_));
     return std::move(graph_);

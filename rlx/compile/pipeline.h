@@ -24,6 +24,7 @@ struct CompileOptions {
   FoldOptions fold;
   bool optimize = true;  // canonicalize, fold, merge and fuse; legalization and planning always run
   bool fuse = true;      // form regions and groups; not where decomposition is forced
+  bool fuse_always = false;  // also where it was measured not to pay: for tests
   // f16 and bf16 are rounded after every call within regions and groups, as without them; else they
   // stay in f32 there.
   bool strict_rounding = false;

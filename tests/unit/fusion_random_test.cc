@@ -59,7 +59,7 @@ void expect_same(const Outcome& fused, const Outcome& alone) {
 
 int64_t check(const RandomGraph& c) {
   CompileOptions fused, alone;
-  fused.strict_rounding = true;
+  fused.strict_rounding = fused.fuse_always = true;
   alone.fuse = false;
   const Outcome f = run(c, fused);
   expect_same(f, run(c, alone));
@@ -111,9 +111,10 @@ TEST(RandomFusion, SixteenBitsStayWideByDefault) {
   for (uint64_t seed = 2; seed < 200; seed += 4) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const RandomGraph c = make(seed);
-    CompileOptions alone;
+    CompileOptions fused, alone;
+    fused.fuse_always = true;
     alone.fuse = false;
-    const Outcome f = run(c, {}), a = run(c, alone);
+    const Outcome f = run(c, fused), a = run(c, alone);
     for (size_t i = 0; i < a.outputs.size(); ++i) {
       double scale = 1;
       for (int64_t k = 0; k < a.outputs[i].num_elements(); ++k) {

@@ -70,10 +70,11 @@ struct Formed {
   Graph graph;
 };
 
-Formed form(const Graph& g) {
+Formed form(const Graph& g, bool always = true) {
   Formed f;
   std::vector<LegalizeNote> notes;
-  f.graph = form_groups(drop_dead(canonicalize(g)), AllRegions(), {}, {}, &notes);
+  f.graph = form_groups(drop_dead(canonicalize(g)), AllRegions(),
+                        {.strict_rounding = false, .always = always}, {}, &notes);
   verify(f.graph, "form_groups");
   f.graph = drop_dead(f.graph);
   f.calls = calls_of(f.graph);
@@ -327,6 +328,26 @@ TEST(Groups, FormWhereTheySaveBytes) { check(fused_cases()); }
 
 TEST(Groups, LeaveAloneWhatTheyWouldMakeWorse) { check(single_cases()); }
 
+TEST(Groups, LeaveAloneWhatMeasuredNoGain) {
+  const auto calls = [](int64_t rows) {
+    Maker m;
+    const Value x = m.in("x", {rows, 64}), w = m.in("w", {64, 512}), c = m.in("c", {512});
+    m.out(linear(m, x, w, c));
+    return form(m.g, false);
+  };
+  EXPECT_EQ(calls(1535).calls, "MatMul, Binary");
+  EXPECT_NE(calls(1535).notes.find("the product stays in the cache"), std::string::npos);
+  EXPECT_EQ(calls(1536).calls, "Group(MatMul Binary) -> 1");
+  const auto norm = [](int64_t rows) {
+    Maker m;
+    const Value x = m.in("x", {rows, 256}), r = m.in("r", {rows, 256});
+    m.out(layer_norm(m.b, add(m.b, x, r), m.in("gamma", {256}), m.in("beta", {256})));
+    return form(m.g, false).calls;
+  };
+  EXPECT_EQ(norm(511), "Binary, LayerNorm");
+  EXPECT_EQ(norm(512), "Group(Binary LayerNorm) -> 1");
+}
+
 // The compiled plan: entries, and no copies that the graph alone does not need.
 TEST(Groups, RunAsOneStep) {
   Maker m;
@@ -336,7 +357,9 @@ TEST(Groups, RunAsOneStep) {
   Session session(cpu_device());
   session.weights().set({{"w", Array::full(DType::kF32, {16, 32}, 0.5)},
                          {"c", Array::full(DType::kF32, {32}, -100)}});
-  const Executable e = session.compile(m.g);
+  CompileOptions always;
+  always.fuse_always = true;
+  const Executable e = session.compile(m.g, always);
   ASSERT_EQ(e.plan().steps.size(), 1u);
   EXPECT_EQ(e.plan().steps[0].entry->name, "group:matmul");
   EXPECT_NE(e.report().to_string().find("fused, saves 2048 bytes"), std::string::npos);

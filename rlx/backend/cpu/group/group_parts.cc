@@ -166,14 +166,15 @@ SplitGroup split_group(const KernelCall& call) {
   return Splitter(call, call.as<GroupAttrs>()).run();
 }
 
-TileProgram part_program(const KernelCall& call, const GroupPart& part, const Dims& dims) {
+PartProgram part_program(const KernelCall& call, const GroupPart& part, const Dims& dims,
+                         size_t over_input) {
   std::vector<std::optional<TensorDesc>> inputs;
   std::vector<uint8_t> handed;
   for (size_t i : part.inputs) {
     inputs.push_back(i == GroupPart::kHanded ? std::nullopt : std::optional(call.operands[i]));
   }
   for (size_t i : part.outputs) handed.push_back(i == GroupPart::kHanded);
-  return TileProgram(*part.body, dims, inputs, handed);
+  return PartProgram(*part.body, dims, inputs, handed, over_input);
 }
 
 std::string_view part_reason(const KernelCall& call, const GroupPart& part, const Dims& dims) {

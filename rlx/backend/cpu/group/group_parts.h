@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rlx/backend/cpu/group/tile_program.h"
+#include "rlx/backend/cpu/group/part_program.h"
 #include "rlx/compile/kernel.h"
 
 namespace rlx::cpu {
@@ -42,8 +42,9 @@ SplitGroup split_group(const KernelCall& call);
 // The dtype in which values are computed.
 DType wide_dtype(DType t);
 
-// The program of a part. `dims` is its iteration space.
-TileProgram part_program(const KernelCall& call, const GroupPart& part, const Dims& dims);
+// The program of a part. `dims` is its iteration space. `over_input` as in PartProgram.
+PartProgram part_program(const KernelCall& call, const GroupPart& part, const Dims& dims,
+                         size_t over_input = 0);
 // Whether the part's tensors broadcast to the space, and its results have it; or why not.
 std::string_view part_reason(const KernelCall& call, const GroupPart& part, const Dims& dims);
 

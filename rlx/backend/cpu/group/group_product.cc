@@ -53,20 +53,20 @@ std::string_view product_reason(const KernelCall& root) {
 // The finish: a program on the pieces. The operands of the root's step are its own two, then the
 // inputs of the part, then its outputs.
 struct FinishState {
-  TileProgram program;
+  PartProgram program;
   size_t inputs;
   size_t handed;  // which input is the product; inputs if none
 };
 
 constexpr size_t kRootOperands = 2;
 
-void run_finish(const void* state, const StepArgs& args, void* sums, int64_t flat, int64_t count,
-                void* scratch) {
+void run_finish(const void* state, const StepArgs& args, const FinishedPiece& p, void* scratch) {
   const auto& s = *static_cast<const FinishState*>(state);
   std::array<const void*, kMostTensors> inputs;
   std::copy_n(args.operands + kRootOperands, s.inputs, inputs.begin());
-  if (s.handed < s.inputs) inputs[s.handed] = sums;
-  s.program.run({inputs.data(), args.operands + kRootOperands + s.inputs}, flat, count, scratch);
+  if (s.handed < s.inputs) inputs[s.handed] = p.sums;
+  s.program.run({inputs.data(), args.operands + kRootOperands + s.inputs},
+                {p.flat, p.flat_step, p.rows, p.columns, p.sums_step}, scratch);
 }
 
 struct ProductState {
@@ -101,23 +101,15 @@ constexpr std::array<PhaseFn, sizeof...(P)> phase_functions(std::integer_sequenc
 }
 constexpr auto kPhases = phase_functions(std::make_integer_sequence<int, kMostPhases>());
 
-// f32 and f64 are summed where a result will stand, or in the scratch if none is of that type.
-void place_product(const KernelCall& call, const GroupParts& parts, ProductState& s,
-                   int64_t& scratch_bytes) {
-  const TensorDesc result = result_desc(*parts.root);
-  if (is_half(result.dtype)) return;  // in f32 in the kernel's scratch
-  if (parts.root_result) {
-    s.c_result = *parts.root_result;
-    return;
-  }
+// f32 and f64 are summed where a result will stand: which one, or kHanded if none is of that type.
+size_t result_of_product(const KernelCall& call, const GroupParts& parts) {
+  const DType t = parts.root->results[0].dtype;
+  if (is_half(t)) return GroupPart::kHanded;  // in f32 in the kernel's scratch
+  if (parts.root_result) return *parts.root_result;
   for (size_t i = 0; i < call.results.size(); ++i) {
-    if (call.used(i) && call.results[i].dtype == result.dtype) {
-      s.c_result = i;
-      return;
-    }
+    if (call.used(i) && call.results[i].dtype == t) return i;
   }
-  s.c_at = round_up(scratch_bytes, 64);
-  scratch_bytes = checked_add(s.c_at, checked_mul(result.num_elements(), size_of(result.dtype)));
+  return GroupPart::kHanded;
 }
 
 PreparedKernel prepare_root(const KernelCall& root, Finish finish) {
@@ -155,7 +147,12 @@ PreparedKernel prepare_group_product(const KernelCall& call) {
   ProductState s;
   s.inputs = parts.after.inputs;
   s.outputs = parts.after.outputs;
-  TileProgram program = part_program(call, parts.after, root.result.dims);
+  // The output that lies where the product is summed.
+  const size_t c_result = result_of_product(call, parts);
+  const auto over = std::find(s.outputs.begin(), s.outputs.end(), c_result);
+  PartProgram program =
+      part_program(call, parts.after, root.result.dims,
+                   over == s.outputs.end() ? 0 : size_t(over - s.outputs.begin()));
   Finish finish;
   finish.run = run_finish;
   finish.thread_scratch_bytes = program.scratch_bytes();
@@ -170,7 +167,12 @@ PreparedKernel prepare_group_product(const KernelCall& call) {
   k.thread_scratch_bytes = s.root.thread_scratch_bytes;
   k.nanoseconds = s.root.nanoseconds;
   k.packings = std::move(s.root.packings);  // the operands have the same places
-  place_product(call, parts, s, k.scratch_bytes);
+  s.c_result = c_result;
+  if (c_result == GroupPart::kHanded && !is_half(root.result.dtype)) {
+    s.c_at = round_up(k.scratch_bytes, 64);
+    k.scratch_bytes =
+        checked_add(s.c_at, checked_mul(root.result.num_elements(), size_of(root.result.dtype)));
+  }
   for (size_t p = 0; p < s.root.phases.size(); ++p) {
     k.phases.push_back({s.root.phases[p].chunks, kPhases[p]});
   }

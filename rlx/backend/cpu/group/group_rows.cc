@@ -106,7 +106,7 @@ struct RowsState {
   int64_t rows = 0, n = 0, block = 1, blocks_per_chunk = 1;
   bool reduces = false, half = false;
   int64_t element = 4;                     // bytes, wide
-  std::vector<TileProgram> before, after;  // none or one
+  std::vector<PartProgram> before, after;  // none or one
   std::vector<size_t> before_inputs, before_outputs, after_inputs, after_outputs;
   size_t x_operand = GroupPart::kHanded;  // if the root reads it where it lies
   size_t y_result = GroupPart::kHanded;   // if it may write there at once
@@ -119,9 +119,9 @@ struct RowsState {
 
 std::byte* bytes(void* p, int64_t at = 0) { return static_cast<std::byte*>(p) + at; }
 
-void run_program(const TileProgram& program, const std::vector<size_t>& inputs,
+void run_program(const PartProgram& program, const std::vector<size_t>& inputs,
                  const std::vector<size_t>& outputs, const StepArgs& args, void* handed_in,
-                 void* handed_out, int64_t flat, int64_t count, void* scratch) {
+                 void* handed_out, int64_t row, int64_t rows, int64_t n, void* scratch) {
   std::array<const void*, kMostTensors> in;
   std::array<void*, kMostTensors> out;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -130,7 +130,10 @@ void run_program(const TileProgram& program, const std::vector<size_t>& inputs,
   for (size_t i = 0; i < outputs.size(); ++i) {
     out[i] = outputs[i] == GroupPart::kHanded ? handed_out : args.results[outputs[i]];
   }
-  program.run({in.data(), out.data()}, flat, count, scratch);
+  // Single numbers are one row.
+  const PartRectangle r =
+      n == 1 ? PartRectangle{row, rows, 1, rows, rows} : PartRectangle{row * n, n, rows, n, n};
+  program.run({in.data(), out.data()}, r, scratch);
 }
 
 // gamma and beta in f32, once a chunk.
@@ -149,8 +152,8 @@ void run_block(const RowsState& s, const StepArgs& args, int64_t row, int64_t co
   if (s.x_operand != GroupPart::kHanded) {
     x = bytes(args.operands[s.x_operand], row * s.n * s.element);
   } else {
-    run_program(s.before[0], s.before_inputs, s.before_outputs, args, nullptr, x, row * s.n,
-                count * s.n, scratch);
+    run_program(s.before[0], s.before_inputs, s.before_outputs, args, nullptr, x, row, count, s.n,
+                scratch);
   }
   const int64_t width = s.reduces ? 1 : s.n;
   void* y = s.y_result != GroupPart::kHanded
@@ -168,8 +171,8 @@ void run_block(const RowsState& s, const StepArgs& args, int64_t row, int64_t co
     for (int64_t c = 0; c < p.chunks; ++c) p.run(k.state.get(), root, c);
   }
   if (s.after.empty()) return;
-  run_program(s.after[0], s.after_inputs, s.after_outputs, args, y, nullptr, row * width,
-              count * width, scratch);
+  run_program(s.after[0], s.after_inputs, s.after_outputs, args, y, nullptr, row, count, width,
+              scratch);
 }
 
 void run_rows(const void* state, const StepArgs& args, int64_t chunk) {
@@ -215,8 +218,8 @@ void plan_scratch(RowsState& s, PreparedKernel& k) {
   s.affine_bytes = round_up(s.n * 4, 64);
   s.affine_at = take(s.half ? checked_mul(s.affine_bytes, int64_t(s.affine.size())) : 0);
   int64_t program = 0;
-  for (const TileProgram& p : s.before) program = std::max(program, p.scratch_bytes());
-  for (const TileProgram& p : s.after) program = std::max(program, p.scratch_bytes());
+  for (const PartProgram& p : s.before) program = std::max(program, p.scratch_bytes());
+  for (const PartProgram& p : s.after) program = std::max(program, p.scratch_bytes());
   s.program_at = take(program);
   s.root_at = take(std::max(s.root[0].scratch_bytes, s.root[1].scratch_bytes));
   s.root_thread_at = take(std::max(s.root[0].thread_scratch_bytes, s.root[1].thread_scratch_bytes));

@@ -88,6 +88,19 @@ int64_t TileOperand::offset(int64_t flat) const {
   return offset;
 }
 
+std::optional<int64_t> TileOperand::row_stride(int64_t flat, int64_t row_step, int64_t rows,
+                                               int64_t columns) const {
+  if (form_ == Form::kDense) return row_step;
+  if (form_ == Form::kSplat) return 0;
+  const int64_t row = dims_.back();
+  if (dims_.size() == 1) return row_step * strides_[0];  // one stretch
+  if (flat % row + columns > row) return std::nullopt;
+  if (rows == 1) return 0;
+  const int64_t count = dims_[dims_.size() - 2], first = flat / row % count;
+  if (row_step % row != 0 || first + (rows - 1) * (row_step / row) >= count) return std::nullopt;
+  return row_step / row * strides_[dims_.size() - 2];
+}
+
 void TileOperand::gather(const void* base, int64_t flat, int64_t count, void* to) const {
   const int64_t size = size_of(dtype_), row = dims_.back(), stride = strides_.back();
   auto* out = static_cast<std::byte*>(to);

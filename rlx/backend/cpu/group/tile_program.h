@@ -32,6 +32,11 @@ class TileOperand {
   // Every row is the same.
   bool is_periodic() const { return dims_.size() == 2 && strides_[0] == 0 && strides_[1] == 1; }
   int64_t offset(int64_t flat) const;  // in elements
+  // For `rows` stretches of `columns` elements, row_step apart, from `flat` on: elements from one
+  // to the next, if that is the same everywhere and no stretch goes past the end of a row.
+  std::optional<int64_t> row_stride(int64_t flat, int64_t row_step, int64_t rows,
+                                    int64_t columns) const;
+  int64_t column_stride() const { return strides_.empty() ? 0 : strides_.back(); }
   // Copies the elements [flat, flat + count) to `to`, in the operand's dtype.
   void gather(const void* base, int64_t flat, int64_t count, void* to) const;
 

@@ -47,11 +47,9 @@ void run_unit(const ConvState& s, const StepArgs& args, int64_t unit) {
   run_product(plan, w, patches, product, scratch + s.product_at);
   if (s.finish) {
     const int64_t first = image_group * z.outputs * z.out_area + column;
-    const int64_t row = s.half() ? columns : z.out_area;
-    for (int64_t c = 0; c < z.outputs; ++c) {
-      finish_elements(s.finish, args, element(product, s.wide(), c * row), first + c * z.out_area,
-                      columns, scratch + s.finish_at);
-    }
+    const FinishedPiece piece{
+        product, s.half() ? columns : z.out_area, first, z.out_area, z.outputs, columns};
+    s.finish.run(s.finish.state.get(), args, piece, scratch + s.finish_at);
     return;
   }
   for (int64_t c = 0; s.half() && c < z.outputs; ++c) {

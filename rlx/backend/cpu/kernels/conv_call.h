@@ -64,12 +64,6 @@ inline std::byte* element(void* p, DType t, int64_t i) {
   return static_cast<std::byte*>(p) + i * size_of(t);
 }
 
-// Hands over the elements [flat, flat + count) of the result.
-inline void finish_elements(const Finish& f, const StepArgs& args, void* sums, int64_t flat,
-                            int64_t count, std::byte* scratch) {
-  f.run(f.state.get(), args, sums, flat, count, scratch);
-}
-
 // conv_depthwise.cc: one input channel a group. With `finish`: f32 and f64 only.
 PreparedKernel prepare_depthwise(const KernelCall& call, const ConvSizes& sizes,
                                  const WindowGeometry& geometry, Finish finish = {});

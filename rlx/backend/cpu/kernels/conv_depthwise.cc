@@ -77,8 +77,9 @@ void Units(const DepthwiseState& s, const StepArgs& args, int64_t chunk) {
                       y + l * g.out[2], g.out[2]);
       }
       if (s.finish) {
-        finish_elements(s.finish, args, y, y - args.out<S>(0), block.lines * g.out[2],
-                        static_cast<std::byte*>(args.thread_scratch) + s.finish_at);
+        const int64_t count = block.lines * g.out[2];
+        s.finish.run(s.finish.state.get(), args, {y, count, y - args.out<S>(0), count, 1, count},
+                     static_cast<std::byte*>(args.thread_scratch) + s.finish_at);
       }
     }
   }

@@ -224,14 +224,7 @@ void finish_rows(const void* state, void* c, int64_t row_stride, int64_t batch, 
   const Product& p = *run.product;
   const Finish& f = *run.finish;
   const int64_t flat = p.c_offset[size_t(batch)] + i * p.row.c + j;
-  if (rows == 1 || n == row_stride) {
-    return f.run(f.state.get(), *run.args, c, flat, rows * n, run.scratch);
-  }
-  const int64_t bytes = p.bytes * row_stride;
-  for (int64_t r = 0; r < rows; ++r) {
-    f.run(f.state.get(), *run.args, static_cast<char*>(c) + r * bytes, flat + r * p.row.c, n,
-          run.scratch);
-  }
+  f.run(f.state.get(), *run.args, {c, row_stride, flat, p.row.c, rows, n}, run.scratch);
 }
 
 void* thread_scratch_at(const StepArgs& args, int64_t bytes) {
@@ -283,7 +276,6 @@ PreparedKernel prepare_product_gemm(const KernelCall& call, Product p, Finish fi
     return k;
   }
   add_phases(made, kFinishedPhases, k);
-  p.bytes = size_of(t);
   const int64_t at = round_up(k.thread_scratch_bytes, 64);
   k.thread_scratch_bytes = checked_add(at, finish.thread_scratch_bytes);
   k.state = std::make_shared<FinishedGemm>(
@@ -384,7 +376,6 @@ PreparedKernel prepare_product_half(const KernelCall& call, ProductAxesFn axes_o
   k.phases.push_back({a.chunks() + b.chunks(), run_widen});
   add_phases(plan, kHalfPhases, k);
   const bool is_bf16 = call.results[0].dtype == DType::kBF16;
-  p.bytes = int64_t(sizeof(float));
   k.state = std::make_shared<HalfState>(HalfState{std::move(a), std::move(b), is_bf16, std::move(p),
                                                   b_at, c_at, gemm_at, std::move(plan),
                                                   std::move(finish), finish_at});

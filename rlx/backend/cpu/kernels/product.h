@@ -27,7 +27,6 @@ struct ProductAxes {
 struct Product {
   ProductAxis row, column, inner;
   std::vector<int64_t> a_offset, b_offset, c_offset;
-  int64_t bytes = 0;  // of an element of C, where kernels that hand it over note it
   int64_t items() const { return int64_t(c_offset.size()); }
   bool empty() const { return items() == 0 || row.size == 0 || column.size == 0; }
 };
@@ -38,14 +37,21 @@ Product make_product(ProductAxes axes);
 // Whether the inner axes are one in both operands. If so, make_product takes the axes.
 bool inner_joins(const ProductAxes& axes);
 
-// What becomes of the finished elements of a product or convolution with a dense result, instead of
-// storing them there: [flat, flat + count) of it in row-major order, contiguous at `sums`, in f32
-// for f16 and bf16. For f32 and f64, `sums` is their place in the result itself, which is free to
-// be overwritten. Every element is handed over once. `scratch` holds thread_scratch_bytes, 64-byte
-// aligned. Must not throw.
+// Finished elements of a product or convolution: `rows` stretches of `columns` elements each. Row r
+// stands at sums + r * sums_step, and is [flat + r * flat_step, ... + columns) of the dense result
+// in row-major order.
+struct FinishedPiece {
+  void* sums;
+  int64_t sums_step, flat, flat_step, rows, columns;
+};
+
+// What becomes of them, instead of storing them in the result. Sums are f32 for f16 and bf16. For
+// f32 and f64 they stand in their place in the result itself, which is free to be overwritten.
+// Every element is handed over once. `scratch` holds thread_scratch_bytes, 64-byte aligned. Must
+// not throw.
 struct Finish {
   std::shared_ptr<const void> state;
-  void (*run)(const void* state, const StepArgs& args, void* sums, int64_t flat, int64_t count,
+  void (*run)(const void* state, const StepArgs& args, const FinishedPiece& piece,
               void* scratch) = nullptr;
   int64_t thread_scratch_bytes = 0;
   double nanoseconds_per_element = 0;

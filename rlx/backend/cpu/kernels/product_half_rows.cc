@@ -140,10 +140,9 @@ void run_half_rows(const void* state, const StepArgs& args, int64_t chunk) {
     HWY_DYNAMIC_DISPATCH(add_rows)(w.a, p.row.size, w.panel, depth, w.sums);
   }
   if (s.finish) {
-    for (int64_t r = 0; r < p.row.size; ++r) {
-      s.finish.run(s.finish.state.get(), args, w.sums + r * kHalfColumns,
-                   p.c_offset[item] + first + r * p.row.c, columns, &w + 1);
-    }
+    const FinishedPiece piece{w.sums,  kHalfColumns, p.c_offset[item] + first,
+                              p.row.c, p.row.size,   columns};
+    s.finish.run(s.finish.state.get(), args, piece, &w + 1);
     return;
   }
   uint16_t* c = args.out<uint16_t>(0) + p.c_offset[item] + first;
