@@ -10,6 +10,7 @@
 #include "rlx/compile/view.h"
 #include "rlx/ir/builder.h"
 #include "rlx/ir/rewrite.h"
+#include "rlx/ops/attention.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/derive.h"
 #include "rlx/ops/dim_size.h"
@@ -20,6 +21,8 @@
 
 namespace rlx {
 
+RLX_USE_OP(Attention);
+RLX_USE_OP(AttentionBackwardAll);
 RLX_USE_OP(DimSize);
 RLX_USE_OP(Narrow);
 RLX_USE_OP(Reduce);
@@ -53,8 +56,17 @@ class Masker {
     if (n.op == &kNarrowOp) return narrow_call(b, n, operands);
     if (n.op == &kReshapeOp) check_reshape(n, b.type(operands[0]));
     if (n.op->has(kRandom)) check_random(n);
+    if (n.op == &kAttentionOp) return attention_call(b, n, operands, kAttentionInputs);
+    if (n.op == &kAttentionBackwardAllOp) {
+      return attention_call(b, n, operands, kAttentionBackwardInputs);
+    }
     if (n.op == &kReduceOp && is_bounded_mean(b, n, operands)) return mean_call(b, n, operands);
 
+    return fill_operands(b, n, operands, depth);
+  }
+
+  std::optional<std::vector<Value>> fill_operands(Builder& b, const Node& n,
+                                                  std::span<const Value> operands, int depth) {
     std::vector<TensorType> types;
     for (Value v : operands) types.push_back(b.type(v));
     std::vector<Value> filled(operands.begin(), operands.end());
@@ -187,6 +199,32 @@ class Masker {
       return line && line->base >= 0 && line->slope >= 0;
     }
     return false;
+  }
+
+  // Sequences of bounded size get their extent as length.
+  std::optional<std::vector<Value>> attention_call(Builder& b, const Node& n,
+                                                   std::span<const Value> operands, int inputs) {
+    AttentionAttrs a = n.attrs.as<AttentionAttrs>();
+    const AttentionOperands at(a, inputs);
+    const Dim& queries = b.shape(operands[0])[sequence_axis(a.layout)];
+    const Dim& keys = b.shape(operands[1])[sequence_axis(a.layout)];
+    std::vector<Value> all(operands.begin(), operands.begin() + inputs);
+    const auto keep = [&](int position) {
+      if (position >= 0) all.push_back(operands[size_t(position)]);
+    };
+    const auto length = [&](int position, bool& has, const Dim& size) {
+      keep(position);
+      if (has || !is_bounded(size)) return;
+      has = true;
+      all.push_back(extent(b, size));
+    };
+    keep(at.mask);
+    keep(at.bias);
+    length(at.kv_len, a.has_kv_len, keys);
+    length(at.q_len, a.has_q_len, queries);
+    Node call = n;
+    call.attrs = Attrs::of(n.attrs.table(), std::move(a));
+    return fill_operands(b, call, all, 0);
   }
 
   bool is_bounded_mean(Builder& b, const Node& n, std::span<const Value> operands) const {

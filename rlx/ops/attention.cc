@@ -259,6 +259,33 @@ Cost cost_forward(const CostContext& c) { return {pairs(c) * (2 * widths(c) + 5)
 
 Cost cost_backward(const CostContext& c) { return {pairs(c) * (5 * widths(c) + 10), io_bytes(c)}; }
 
+// Lengths say how much of the sequences there is; without them the sequences must be whole.
+TailRule tail_of(const InferContext& c, size_t inputs, size_t operand, int64_t axis) {
+  const auto& a = c.as<AttentionAttrs>();
+  const AttentionOperands at(a, int(inputs));
+  if (operand >= inputs) {
+    const bool length = int(operand) == at.kv_len || int(operand) == at.q_len;
+    return length || axis == 0           ? TailRule::kZero
+           : a.has_kv_len && a.has_q_len ? TailRule::kIgnored
+                                         : TailRule::kRefused;
+  }
+  const bool keys = operand == 1 || operand == 2;
+  if (axis == sequence_axis(a.layout)) {
+    return (keys ? a.has_kv_len : a.has_q_len) ? TailRule::kIgnored : TailRule::kRefused;
+  }
+  return axis == 0 ? TailRule::kIgnored : TailRule::kRefused;
+}
+
+TailRule tail(const InferContext& c, size_t operand, int64_t axis) {
+  return tail_of(c, kAttentionInputs, operand, axis);
+}
+
+// The gradient of a bias sums over what shares it.
+TailRule tail_backward(const InferContext& c, size_t operand, int64_t axis) {
+  if (axis == 0 && c.as<AttentionAttrs>().has_bias) return TailRule::kRefused;
+  return tail_of(c, kAttentionBackwardInputs, operand, axis);
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(Attention) = {
@@ -297,6 +324,7 @@ Source: Vaswani et al., Attention is all you need; Dao et al., FlashAttention, f
     .vjp = vjp,
     .batching = batch_forward,
     .cost = cost_forward,
+    .tail = tail,
 };
 
 RLX_DEFINE_OP(AttentionBackwardAll) = {
@@ -322,6 +350,7 @@ Compare: the gradients of torch.nn.functional.scaled_dot_product_attention.)",
     .decompose = {.expand = expand_attention_backward},
     .batching = batch_backward,
     .cost = cost_backward,
+    .tail = tail_backward,
 };
 
 RLX_DEFINE_OP(AttentionBackward) = {

@@ -96,6 +96,10 @@ Cost cost(const CostContext& c) {
   return {2.0 * double(x[x.rank() - 1].value()) * element_count(c.results[0]), io_bytes(c)};
 }
 
+TailRule tail(const InferContext& c, size_t operand, int64_t axis) {
+  return operand == 0 && axis + 1 < c[0].shape.rank() ? TailRule::kIgnored : TailRule::kRefused;
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(DequantMatMul) = {
@@ -120,6 +124,7 @@ Gradient: x gets dy deq(w), summed over broadcast axes, also under Int8Block; w 
     .vjp = vjp,
     .batching = batch,
     .cost = cost,
+    .tail = tail,
 };
 
 Value dequant_matmul(Builder& b, Value x, Value w, DequantMatMulAttrs attrs) {

@@ -89,21 +89,6 @@ Cost cost_backward(const CostContext& c) {
   return {16 * element_count(c.operands[0]), io_bytes(c)};
 }
 
-TailRule tail(const InferContext& c, size_t operand, int64_t axis) {
-  const auto& a = c.as<LayerNormAttrs>();
-  const int64_t normalized = operand == 0 ? a.axis : a.batch_axes;
-  return axis < normalized ? TailRule::kIgnored : TailRule::kRefused;
-}
-
-// dgamma and dbeta sum over the rows.
-TailRule tail_backward(const InferContext& c, size_t operand, int64_t axis) {
-  const auto& a = c.as<LayerNormAttrs>();
-  const bool weight = c.operands.size() > 2 && operand == 1;
-  const int64_t normalized = weight ? a.batch_axes : a.axis;
-  if (axis >= normalized) return TailRule::kRefused;
-  return axis < a.batch_axes ? TailRule::kIgnored : TailRule::kZero;
-}
-
 }  // namespace
 
 RLX_DEFINE_OP(LayerNorm) = {
@@ -128,7 +113,7 @@ Compare: torch.nn.functional.layer_norm, ONNX LayerNormalization.)",
     .vjp = vjp,
     .batching = norm_batching,
     .cost = cost,
-    .tail = tail,
+    .tail = norm_tail,
 };
 
 RLX_DEFINE_OP(LayerNormBackwardInput) = {
@@ -150,7 +135,7 @@ Compare: the gradients of torch.nn.functional.layer_norm.)",
     .decompose = {.expand = expand_backward},
     .batching = norm_backward_batching,
     .cost = cost_backward,
-    .tail = tail_backward,
+    .tail = norm_backward_tail,
 };
 
 RLX_DEFINE_OP(LayerNormBackwardGamma) = {

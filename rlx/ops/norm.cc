@@ -100,4 +100,19 @@ std::vector<Value> norm_backward_batching(Builder& b, const RuleCall& call,
   return b.call(call.op, Attrs::of(call.attrs.table(), a), operands);
 }
 
+TailRule norm_tail(const InferContext& c, size_t operand, int64_t axis) {
+  const auto& a = c.as<NormAttrs>();
+  const int64_t normalized = operand == 0 ? a.axis : a.batch_axes;
+  return axis < normalized ? TailRule::kIgnored : TailRule::kRefused;
+}
+
+// dgamma and dbeta sum over the rows.
+TailRule norm_backward_tail(const InferContext& c, size_t operand, int64_t axis) {
+  const auto& a = c.as<NormAttrs>();
+  const bool weight = c.operands.size() > 2 && operand == 1;
+  const int64_t normalized = weight ? a.batch_axes : a.axis;
+  if (axis >= normalized) return TailRule::kRefused;
+  return axis < a.batch_axes ? TailRule::kIgnored : TailRule::kZero;
+}
+
 }  // namespace rlx

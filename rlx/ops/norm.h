@@ -32,4 +32,8 @@ std::vector<Value> norm_batching(Builder& b, const RuleCall& call, std::span<con
 std::vector<Value> norm_backward_batching(Builder& b, const RuleCall& call,
                                           std::span<const uint8_t> batched, const Dim& size);
 
+// Rows may be of any number; the normalized axes have no rule (decomposed, they are masked sums).
+TailRule norm_tail(const InferContext& c, size_t operand, int64_t axis);
+TailRule norm_backward_tail(const InferContext& c, size_t operand, int64_t axis);
+
 }  // namespace rlx

@@ -108,6 +108,11 @@ std::vector<Value> batch(Builder& b, const RuleCall& call, std::span<const uint8
 
 Cost cost(const CostContext& c) { return {2 * element_count(c.results[0]), io_bytes(c)}; }
 
+// Blocks lie on the last axis.
+TailRule tail(const InferContext& c, size_t, int64_t axis) {
+  return axis + 1 < c[0].shape.rank() ? TailRule::kIgnored : TailRule::kRefused;
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(Quantize) = {
@@ -133,6 +138,7 @@ Batching: the axis moves.)",
     .vjp = vjp_zero,
     .batching = batch<QuantizeAttrs>,
     .cost = cost,
+    .tail = tail,
 };
 
 RLX_DEFINE_OP(Dequantize) = {
@@ -153,6 +159,7 @@ Errors: as Quantize. Derivative: none. Batching: the axis moves.)",
     .vjp = vjp_zero,
     .batching = batch<DequantizeAttrs>,
     .cost = cost,
+    .tail = tail,
 };
 
 Value quantize(Builder& b, Value x, QuantizeAttrs attrs) {

@@ -105,6 +105,7 @@ Compare: torch.nn.functional.rms_norm with an explicit eps, ONNX RMSNormalizatio
     .vjp = vjp,
     .batching = norm_batching,
     .cost = cost,
+    .tail = norm_tail,
 };
 
 RLX_DEFINE_OP(RmsNormBackwardInput) = {
@@ -126,6 +127,7 @@ Compare: the gradients of torch.nn.functional.rms_norm.)",
     .decompose = {.expand = expand_backward},
     .batching = norm_backward_batching,
     .cost = cost_backward,
+    .tail = norm_backward_tail,
 };
 
 RLX_DEFINE_OP(RmsNormBackwardGamma) = {

@@ -371,6 +371,18 @@ Cost cost(const CostContext& c) {
   return {3 * turned * element_count(c.operands[0]), io_bytes(c)};
 }
 
+// Ids beyond the extent must be in range; with ids the rows of the tables are checked against
+// theirs.
+TailRule tail(const InferContext& c, size_t operand, int64_t axis) {
+  const bool ids = c.operands.size() > 3;
+  if (operand == 3) return TailRule::kZero;
+  if (operand > 0) {
+    return axis == 0 && c[operand].shape.rank() == 2 && !ids ? TailRule::kIgnored
+                                                             : TailRule::kRefused;
+  }
+  return axis + 1 < c[0].shape.rank() ? TailRule::kIgnored : TailRule::kRefused;
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(Rope) = {
@@ -402,6 +414,7 @@ Compare: Hugging Face's apply_rotary_pos_emb (its tables hold each half twice), 
     .vjp = vjp,
     .batching = batch,
     .cost = cost,
+    .tail = tail,
 };
 
 RLX_DEFINE_OP(RopeBackward) = {
@@ -420,6 +433,7 @@ Derivative: Rope for dy; the tables get theirs too.)",
     .vjp = vjp,
     .batching = batch,
     .cost = cost,
+    .tail = tail,
 };
 
 Value rope(Builder& b, Value x, Value cos, Value sin, RopeAttrs attrs, Value position_ids) {

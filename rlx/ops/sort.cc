@@ -111,6 +111,12 @@ Cost cost(const CostContext& c) {
 // The selection passes over x once.
 Cost cost_top_k(const CostContext& c) { return {element_count(c.operands[0]), io_bytes(c)}; }
 
+// The axis that is sorted has no neutral value: any number may be among the largest.
+template <class Attributes>
+TailRule tail(const InferContext& c, size_t, int64_t axis) {
+  return axis == c.as<Attributes>().axis ? TailRule::kRefused : TailRule::kIgnored;
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(Sort) = {
@@ -133,6 +139,7 @@ Compare: torch.sort(x, axis, descending, stable=True).)",
     .vjp = vjp<SortAttrs>,
     .batching = batch_leading_axis,
     .cost = cost,
+    .tail = tail<SortAttrs>,
 };
 
 RLX_DEFINE_OP(ArgSort) = {
@@ -169,6 +176,7 @@ Compare: torch.topk (which leaves the choice among equal elements open), ONNX To
     .vjp = vjp<TopKAttrs>,
     .batching = batch_leading_axis,
     .cost = cost_top_k,
+    .tail = tail<TopKAttrs>,
 };
 
 std::vector<Value> sort(Builder& b, Value x, SortAttrs attrs) {

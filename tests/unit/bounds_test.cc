@@ -9,11 +9,14 @@
 #include <limits>
 
 #include "rlx/backend/cpu/cpu.h"
+#include "rlx/ops/attention.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/control.h"
 #include "rlx/ops/dim_size.h"
 #include "rlx/ops/dynamic_slice.h"
 #include "rlx/ops/reduce.h"
+#include "rlx/ops/rms_norm.h"
+#include "rlx/ops/rope.h"
 #include "rlx/runtime/session.h"
 #include "tests/unit/allocation_counter.h"
 
@@ -155,6 +158,23 @@ TEST(Bounds, ProductsAndSoftmaxOverTheExtent) {
       [](int64_t n) {
         return std::vector<Array>{numbers({4, 8}), numbers({n, 8})};
       });
+}
+
+TEST(Bounds, AttentionOfAWholePrompt) {
+  for (const AttentionMask mask : {AttentionMask::kNone, AttentionMask::kCausal}) {
+    expect_same(
+        [&](Builder& b) {
+          const Value x = input(b, "x", kF32, {2, kN, 2, 8});
+          const Value cos = input(b, "cos", kF32, {64, 4}), sin = input(b, "sin", kF32, {64, 4});
+          const Value q = rope(b, rms_norm(b, x, {}, {}), cos, sin);
+          AttentionAttrs attrs;
+          attrs.mask = mask;
+          return std::vector<Value>{attention(b, q, x, x, attrs, {})};
+        },
+        [](int64_t n) {
+          return std::vector<Array>{numbers({2, n, 2, 8}), numbers({64, 4}), numbers({64, 4})};
+        });
+  }
 }
 
 TEST(Bounds, GathersAndTheSizeItself) {
