@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <queue>
+#include <utility>
 
 #include "rlx/base/checked.h"
 #include "rlx/compile/bodies.h"
@@ -24,6 +25,7 @@ RLX_USE_OP(Group);
 RLX_USE_OP(LayerNorm);
 RLX_USE_OP(MatMul);
 RLX_USE_OP(Reduce);
+RLX_USE_OP(RmsNorm);
 RLX_USE_OP(Softmax);
 
 namespace {
@@ -35,7 +37,8 @@ bool is_product(const OpDef& op) {
   return &op == &kMatMulOp || &op == &kDotGeneralOp || &op == &kConvOp;
 }
 bool is_root(const OpDef& op) {
-  return is_product(op) || &op == &kLayerNormOp || &op == &kReduceOp || &op == &kSoftmaxOp;
+  return is_product(op) || &op == &kLayerNormOp || &op == &kRmsNormOp || &op == &kReduceOp ||
+         &op == &kSoftmaxOp;
 }
 
 class Grouper {
@@ -215,7 +218,8 @@ class Grouper {
         return "the product stays in the cache, where another pass is cheaper than pieces";
       }
     }
-    if (root.op == &kLayerNormOp && neighbors == 1 && bytes({c.root, 0}) < kNormBytes) {
+    const bool norm = root.op == &kLayerNormOp || root.op == &kRmsNormOp;
+    if (norm && neighbors == 1 && bytes({c.root, 0}) < kNormBytes) {
       return "the rows stay in the cache, where one more pass is cheaper";
     }
     return {};
@@ -254,8 +258,66 @@ class Grouper {
 
   // --- What is left
 
+  // A region writes one result over the old value of a param; another one would take a copy. So a
+  // second such result leaves the unit, with what only it needs, if it reads nothing else from it.
+  void split_updates(uint32_t unit) {
+    bool first = true;
+    for (uint32_t m : std::vector<uint32_t>(units_.members(unit))) {
+      const auto it = updated_.find(m);
+      if (it == updated_.end() || !is_operand(unit, it->second)) continue;
+      if (std::exchange(first, false)) continue;
+      std::vector<uint32_t> part{m};
+      for (size_t i = 0; i < part.size(); ++i) {
+        for (Value v : graph_.node(part[i]).operands) {
+          if (units_.unit_of(v.node) == unit && is_only_for(v.node, part)) part.push_back(v.node);
+        }
+      }
+      if (reads_only_results(unit, part)) units_.split(unit, part);
+      if (units_.members(unit).size() < 2) return;
+    }
+  }
+
+  bool is_operand(uint32_t unit, const std::vector<Value>& params) const {
+    const uint32_t one[] = {unit};
+    const std::vector<Value> operands = units_.operands(one);
+    return std::any_of(params.begin(), params.end(), [&](Value p) {
+      return std::find(operands.begin(), operands.end(), p) != operands.end();
+    });
+  }
+
+  bool is_only_for(uint32_t node, const std::vector<uint32_t>& part) const {
+    const auto& readers = units_.readers(node);
+    return !units_.is_kept(node) && std::count(part.begin(), part.end(), node) == 0 &&
+           std::all_of(readers.begin(), readers.end(),
+                       [&](uint32_t r) { return std::count(part.begin(), part.end(), r) > 0; });
+  }
+
+  // Of the rest of the unit.
+  bool reads_only_results(uint32_t unit, const std::vector<uint32_t>& part) const {
+    if (part.size() == units_.members(unit).size()) return false;
+    const uint32_t one[] = {unit};
+    const std::vector<Value> results = units_.results(one);
+    for (uint32_t m : part) {
+      for (Value v : graph_.node(m).operands) {
+        if (units_.unit_of(v.node) != unit) continue;
+        if (std::count(part.begin(), part.end(), v.node) > 0) continue;
+        if (std::find(results.begin(), results.end(), v) == results.end()) return false;
+      }
+    }
+    // What stays does not wait for what leaves.
+    for (uint32_t m : part) {
+      for (uint32_t r : units_.readers(m)) {
+        if (units_.unit_of(r) == unit && std::count(part.begin(), part.end(), r) == 0) return false;
+      }
+    }
+    return true;
+  }
+
   // Regions that the device does not run stay single calls.
   void settle() {
+    for (uint32_t u = 0; u < graph_.size(); ++u) {
+      if (units_.members(u).size() > 1 && root_[u] == kNoRoot) split_updates(u);
+    }
     for (uint32_t u = 0; u < graph_.size(); ++u) {
       const std::vector<uint32_t> members = units_.members(u);
       if (members.size() < 2 || root_[u] != kNoRoot) continue;

@@ -109,6 +109,14 @@ uint32_t GroupUnits::merge(std::span<const uint32_t> units) {
   return unit;
 }
 
+void GroupUnits::split(uint32_t unit, const std::vector<uint32_t>& part) {
+  std::vector<uint32_t> rest = members_[unit];
+  std::erase_if(rest, [&](uint32_t m) { return contains(part, m); });
+  dissolve(unit);
+  merge(part);
+  merge(rest);
+}
+
 void GroupUnits::dissolve(uint32_t unit) {
   spans_.erase(unit);
   for (uint32_t m : std::vector<uint32_t>(std::move(members_[unit]))) {

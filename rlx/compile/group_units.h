@@ -35,6 +35,8 @@ class GroupUnits {
 
   // Makes one of them, under the smallest number, which is returned.
   uint32_t merge(std::span<const uint32_t> units);
+  // Makes these members a unit, and the others another.
+  void split(uint32_t unit, const std::vector<uint32_t>& part);
   // Every member becomes a unit of its own again.
   void dissolve(uint32_t unit);
 

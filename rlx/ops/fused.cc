@@ -5,6 +5,7 @@
 #include "rlx/ops/build.h"
 #include "rlx/ops/cost_util.h"
 #include "rlx/ops/infer_util.h"
+#include "rlx/ops/rms_norm.h"
 
 namespace rlx {
 
@@ -12,6 +13,7 @@ RLX_USE_OP(FusedConvBiasAct);
 RLX_USE_OP(FusedMatMulBiasAct);
 RLX_USE_OP(FusedMatMulResidual);
 RLX_USE_OP(FusedResidualLN);
+RLX_USE_OP(FusedResidualRmsNorm);
 RLX_USE_OP(FusedSwiGLU);
 RLX_USE_OP(Conv);
 RLX_USE_OP(LayerNorm);
@@ -125,6 +127,12 @@ std::vector<Value> expand_residual_ln(Builder& b, const Attrs& attrs, std::span<
   return {layer_norm(b, residual_sum(b, v, a.has_bias), gamma, beta, -1, a.eps)};
 }
 
+std::vector<Value> expand_residual_rms(Builder& b, const Attrs& attrs, std::span<const Value> v) {
+  const auto& a = attrs.as<FusedResidualRmsNormAttrs>();
+  const Value gamma = v[v.size() - 2], beta = v[v.size() - 1];
+  return {rms_norm(b, residual_sum(b, v, a.has_bias), gamma, beta, -1, a.eps)};
+}
+
 // --- SwiGLU
 
 std::vector<TensorType> infer_swiglu(const InferContext& c) {
@@ -207,6 +215,18 @@ Compare: torch.nn.functional.layer_norm(x + r + b, (D,), gamma, beta, eps).)",
     .decompose = {.expand = expand_residual_ln},
 };
 
+RLX_DEFINE_OP(FusedResidualRmsNorm) = {
+    .name = "FusedResidualRmsNorm",
+    .fields = RLX_FIELDS(FusedResidualRmsNormAttrs, has_bias, eps),
+    .doc = R"(y = RmsNorm(x + residual + bias) along the last axis: another name of these.
+Operands: x [.., D], residual (as x), bias [D] if has_bias, gamma [D], beta [D], of one float type.
+y = s / sqrt(mean(s^2) + eps) * gamma + beta for s = x + residual (+ bias), which is no result.
+Errors: other types, a negative eps.
+Compare: torch.nn.functional.rms_norm(x + r + b, (D,), gamma, eps) + beta.)",
+    .infer = infer_residual_norm,
+    .decompose = {.expand = expand_residual_rms},
+};
+
 RLX_DEFINE_OP(FusedSwiGLU) = {
     .name = "FusedSwiGLU",
     .fields = RLX_FIELDS(FusedSwiGLUAttrs, cast_to, gate_first),
@@ -241,6 +261,13 @@ Value fused_residual_layer_norm(Builder& b, Value x, Value residual, Value bias,
   const FusedResidualLNAttrs a{bias.valid(), eps};
   if (!bias.valid()) return b.op(kFusedResidualLNOp, a, {x, residual, gamma, beta});
   return b.op(kFusedResidualLNOp, a, {x, residual, bias, gamma, beta});
+}
+
+Value fused_residual_rms_norm(Builder& b, Value x, Value residual, Value bias, Value gamma,
+                              Value beta, double eps) {
+  const FusedResidualRmsNormAttrs a{bias.valid(), eps};
+  if (!bias.valid()) return b.op(kFusedResidualRmsNormOp, a, {x, residual, gamma, beta});
+  return b.op(kFusedResidualRmsNormOp, a, {x, residual, bias, gamma, beta});
 }
 
 Value fused_swiglu(Builder& b, Value x, FusedSwiGLUAttrs attrs) {

@@ -31,6 +31,8 @@ struct FusedResidualLNAttrs {
   double eps = 1e-5;
 };
 
+using FusedResidualRmsNormAttrs = FusedResidualLNAttrs;
+
 struct FusedSwiGLUAttrs {
   std::optional<DType> cast_to{};
   bool gate_first = false;  // the gate is the first half
@@ -44,9 +46,11 @@ Value fused_matmul_residual(Builder& b, Value x, Value w, Value residual);
 // activation(conv(x, w) + bias + residual); an invalid residual is none
 Value fused_conv_bias_act(Builder& b, Value x, Value w, Value bias, Value residual,
                           const ConvAttrs& conv, std::optional<ActivationKind> activation = {});
-// The norm of x + residual (+ bias) along the last axis.
+// The norms of x + residual (+ bias) along the last axis; an invalid bias is none.
 Value fused_residual_layer_norm(Builder& b, Value x, Value residual, Value bias, Value gamma,
                                 Value beta, double eps = 1e-5);
+Value fused_residual_rms_norm(Builder& b, Value x, Value residual, Value bias, Value gamma,
+                              Value beta, double eps = 1e-5);
 // up gate sigmoid(gate) of the halves of the last axis
 Value fused_swiglu(Builder& b, Value x, FusedSwiGLUAttrs attrs = {});
 

@@ -10,6 +10,7 @@ RLX_USE_OP(FusedConvBiasAct);
 RLX_USE_OP(FusedMatMulBiasAct);
 RLX_USE_OP(FusedMatMulResidual);
 RLX_USE_OP(FusedResidualLN);
+RLX_USE_OP(FusedResidualRmsNorm);
 RLX_USE_OP(FusedSwiGLU);
 
 namespace {
@@ -178,37 +179,40 @@ std::vector<WrongCall> wrong_conv() {
 
 // --- FusedResidualLN
 
-Attrs norm_with(bool has_bias, double eps = 1e-5) {
-  return Attrs::of(kFusedResidualLNOp.fields, FusedResidualLNAttrs{has_bias, eps});
+// Of both norms.
+Attrs norm_with(const OpDef& op, bool has_bias, double eps = 1e-5) {
+  return Attrs::of(op.fields, FusedResidualLNAttrs{has_bias, eps});
 }
 
+template <const OpDef& kOp>
 std::vector<Sample> samples_norm() {
   std::vector<Sample> all;
   for (DType t : kFloats) {
     const std::string name(to_string(t));
     const SampleOperand x{t, {5, 17}}, row{t, {17}};
-    all.push_back(make(name, norm_with(false), {x, x, row, row}, 17));
-    all.push_back(make(name + "_bias", norm_with(true, 0.1), {x, x, row, row, row}, 17));
+    all.push_back(make(name, norm_with(kOp, false), {x, x, row, row}, 17));
+    all.push_back(make(name + "_bias", norm_with(kOp, true, 0.1), {x, x, row, row, row}, 17));
   }
   const DType f = DType::kF32;
   const auto rows = [&](int64_t m, int64_t n) {
     const SampleOperand x{f, {m, n}}, row{f, {n}};
     return std::vector<SampleOperand>{x, x, row, row};
   };
-  all.push_back(make("no_rows", norm_with(false), rows(0, 4), 4));
-  all.push_back(make("one_column", norm_with(false, 0.5), rows(3, 1), 1));
-  all.push_back(large(norm_with(false), rows(70, 515), 515));
+  all.push_back(make("no_rows", norm_with(kOp, false), rows(0, 4), 4));
+  all.push_back(make("one_column", norm_with(kOp, false, 0.5), rows(3, 1), 1));
+  all.push_back(large(norm_with(kOp, false), rows(70, 515), 515));
   return all;
 }
 
+template <const OpDef& kOp>
 std::vector<WrongCall> wrong_norm() {
   const DType f = DType::kF32;
   const TensorType x{f, {2, 3}}, row{f, {3}};
   return {
-      {"residual", norm_with(false), {x, row, row, row}, "residual must be f32[2, 3]"},
-      {"gamma", norm_with(false), {x, x, x, row}, "gamma must be f32[3]"},
-      {"beta", norm_with(true), {x, x, row, row, x}, "beta must be f32[3]"},
-      {"eps", norm_with(false, -1), {x, x, row, row}, "eps is -1"},
+      {"residual", norm_with(kOp, false), {x, row, row, row}, "residual must be f32[2, 3]"},
+      {"gamma", norm_with(kOp, false), {x, x, x, row}, "gamma must be f32[3]"},
+      {"beta", norm_with(kOp, true), {x, x, row, row, x}, "beta must be f32[3]"},
+      {"eps", norm_with(kOp, false, -1), {x, x, row, row}, "eps is -1"},
   };
 }
 
@@ -247,7 +251,10 @@ std::vector<WrongCall> wrong_swiglu() {
 RLX_DEFINE_SAMPLES(FusedMatMulBiasAct) = {samples_matmul, wrong_matmul};
 RLX_DEFINE_SAMPLES(FusedMatMulResidual) = {samples_residual, wrong_residual};
 RLX_DEFINE_SAMPLES(FusedConvBiasAct) = {samples_conv, wrong_conv};
-RLX_DEFINE_SAMPLES(FusedResidualLN) = {samples_norm, wrong_norm};
+RLX_DEFINE_SAMPLES(FusedResidualLN) = {samples_norm<kFusedResidualLNOp>,
+                                       wrong_norm<kFusedResidualLNOp>};
+RLX_DEFINE_SAMPLES(FusedResidualRmsNorm) = {samples_norm<kFusedResidualRmsNormOp>,
+                                            wrong_norm<kFusedResidualRmsNormOp>};
 RLX_DEFINE_SAMPLES(FusedSwiGLU) = {samples_swiglu, wrong_swiglu};
 
 }  // namespace rlx

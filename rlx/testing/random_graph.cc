@@ -12,6 +12,7 @@
 #include "rlx/ops/dot_general.h"
 #include "rlx/ops/pool.h"
 #include "rlx/ops/reduce.h"
+#include "rlx/ops/rms_norm.h"
 
 namespace rlx {
 namespace {
@@ -229,8 +230,10 @@ class Generator {
     const int64_t axis = random_axis(v);
     Dims row = dims(v);
     row.erase(row.begin(), row.begin() + axis);
-    return layer_norm(b_, v, constant(b_, random_array(dice_, dtype_, row)),
-                      constant(b_, random_array(dice_, dtype_, row)), axis, 0.1);
+    const Value gamma = constant(b_, random_array(dice_, dtype_, row));
+    const Value beta = constant(b_, random_array(dice_, dtype_, row));
+    if (fusion() && dice_.once_in(2)) return rms_norm(b_, v, gamma, beta, axis, 0.1);
+    return layer_norm(b_, v, gamma, beta, axis, 0.1);
   }
 
   // As [N, C, spatial...] with 1 to 3 spatial axes.

@@ -224,7 +224,14 @@ std::vector<Case> fused_cases() {
          m.g.add_update("v", velocity);
          m.g.add_update("p", sub(m.b, p, mul(m.b, velocity, 0.1)));
        },
-       "ElementwiseRegion(Binary Binary Binary Binary) -> 2", ""},
+       // Each writes over its param.
+       "ElementwiseRegion(Binary Binary) -> 1, ElementwiseRegion(Binary Binary) -> 1", ""},
+      {"rms_norm_of_a_sum",
+       [](Maker& m) {
+         const Value x = m.in("x", {8, 16}), r = m.in("r", {8, 16}), gamma = m.in("gamma", {16});
+         m.out(fused_residual_rms_norm(m.b, x, r, {}, gamma, m.in("beta", {16})));
+       },
+       "Group(Binary RmsNorm) -> 1", ""},
   };
 }
 

@@ -20,8 +20,7 @@ namespace {
 
 class Splitter {
  public:
-  Splitter(const KernelCall& call, const GroupAttrs& attrs)
-      : call_(call), body_(*attrs.body), strict_(attrs.strict_rounding) {}
+  explicit Splitter(const GroupAttrs& attrs) : body_(*attrs.body), strict_(attrs.strict_rounding) {}
 
   SplitGroup run() {
     SplitGroup split;
@@ -151,7 +150,6 @@ class Splitter {
     return {};
   }
 
-  const KernelCall& call_;
   const Graph& body_;
   const bool strict_;
   uint32_t root_ = 0;
@@ -162,9 +160,7 @@ class Splitter {
 
 DType wide_dtype(DType t) { return is_half(t) ? DType::kF32 : t; }
 
-SplitGroup split_group(const KernelCall& call) {
-  return Splitter(call, call.as<GroupAttrs>()).run();
-}
+SplitGroup split_group(const KernelCall& call) { return Splitter(call.as<GroupAttrs>()).run(); }
 
 PartProgram part_program(const KernelCall& call, const GroupPart& part, const Dims& dims,
                          size_t over_input) {

@@ -11,7 +11,7 @@
 #include "rlx/ir/leaf.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/group.h"
-#include "rlx/ops/layer_norm.h"
+#include "rlx/ops/norm.h"
 #include "rlx/ops/reduce.h"
 #include "rlx/ops/softmax.h"
 
@@ -19,6 +19,7 @@ namespace rlx {
 
 RLX_USE_OP(LayerNorm);
 RLX_USE_OP(Reduce);
+RLX_USE_OP(RmsNorm);
 RLX_USE_OP(Softmax);
 
 namespace cpu {
@@ -75,8 +76,8 @@ RowRoot row_root(const Node& root, const TensorType& x) {
     a.axis = 1;
     return rows_from(dims, dims.size() - 1, Attrs::of(root.attrs.table(), a));
   }
-  if (root.op == &kLayerNormOp) {
-    LayerNormAttrs a = root.attrs.as<LayerNormAttrs>();
+  if (root.op == &kLayerNormOp || root.op == &kRmsNormOp) {
+    NormAttrs a = root.attrs.as<NormAttrs>();
     if (a.batch_axes != 0) return refuse("its gamma and beta differ by batch");
     const auto axis = size_t(a.axis);
     a.axis = 1;
@@ -254,26 +255,6 @@ std::string_view fits_group_rows(const KernelCall& call, size_t direct) {
   const std::string_view why = part_reason(call, parts.before, x.shape.static_dims());
   if (!why.empty()) return why;
   return part_reason(call, parts.after, parts.root->results[0].shape.static_dims());
-}
-
-// A block of rows reads all that comes before the root, then writes what comes after it.
-uint32_t group_rows_in_place(const KernelCall& call, size_t result) {
-  const GroupParts parts = split_group(call).parts;
-  const auto holds = [](const std::vector<size_t>& list, size_t i) {
-    return std::find(list.begin(), list.end(), i) != list.end();
-  };
-  const bool reduces = parts.root->op == &kReduceOp;
-  const bool before = holds(parts.before.outputs, result);
-  uint32_t mask = 0;
-  for (size_t i = 0; i < std::min<size_t>(call.operands.size(), 32); ++i) {
-    const bool is_x = parts.root_operands[0] == i;
-    const bool in_before = holds(parts.before.inputs, i) || is_x;
-    const bool in_after = holds(parts.after.inputs, i);
-    const bool affine = holds(parts.root_operands, i) && !is_x;
-    const bool free = before ? !in_after && !is_x : !reduces || !in_before;
-    if (free && !affine) mask |= uint32_t(1) << i;
-  }
-  return mask;
 }
 
 PreparedKernel prepare_group_rows(const KernelCall& call) {
