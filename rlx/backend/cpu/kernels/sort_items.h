@@ -59,10 +59,11 @@ inline SortKey<T> sort_key(const T& v) {
   } else {
     U bits;
     std::memcpy(&bits, &v, sizeof(bits));
+    // Without branches: signs are hard to predict.
     const U magnitude = U(bits & U(~kSign));
-    const bool negative = (bits & kSign) != 0 && magnitude != 0;
-    const U key = negative ? U(~bits) : U(bits | kSign);
-    return magnitude > infinity_bits<T>() ? U(~U(0)) : key;
+    const U negative = U(U(bits >> (8 * sizeof(T) - 1)) & U(magnitude != 0));
+    const U key = U(U(kSign | magnitude) ^ U(U(0) - negative));
+    return U(key | U(U(0) - U(magnitude > infinity_bits<T>())));
   }
 }
 
