@@ -13,6 +13,7 @@
 #include "rlx/compile/group_units.h"
 #include "rlx/ir/leaf.h"
 #include "rlx/ir/rewrite.h"
+#include "rlx/ops/group.h"
 #include "rlx/ops/table.h"
 
 namespace rlx {
@@ -39,6 +40,22 @@ bool is_product(const OpDef& op) {
 bool is_root(const OpDef& op) {
   return is_product(op) || &op == &kLayerNormOp || &op == &kRmsNormOp || &op == &kReduceOp ||
          &op == &kSoftmaxOp;
+}
+
+// Of "entry: reason; entry: reason" each reason once, without those of kernels for other roots.
+std::string without_other_roots(std::string_view reasons) {
+  std::vector<std::string_view> kept;
+  while (!reasons.empty()) {
+    const size_t end = std::min(reasons.find("; "), reasons.size());
+    std::string_view part = reasons.substr(0, end);
+    reasons.remove_prefix(std::min(end + 2, reasons.size()));
+    const size_t name = part.find(": ");
+    if (name != part.npos) part.remove_prefix(name + 2);
+    const bool seen = std::find(kept.begin(), kept.end(), part) != kept.end();
+    if (!seen && part != kOtherRoot) kept.push_back(part);
+  }
+  return kept.empty() ? "no kernel is made for such a root"
+                      : fmt::format("{}", fmt::join(kept, "; "));
 }
 
 class Grouper {
@@ -245,7 +262,7 @@ class Grouper {
     }
     const UnitCall call = unit_call(units_, both, c.root, options_.strict_rounding);
     std::string reasons;
-    if (!entry_of(call, &reasons)) return refuse(reasons);
+    if (!entry_of(call, &reasons)) return refuse(without_other_roots(reasons));
     root_[units_.merge(both)] = c.root;
     note("Group",
          fmt::format("{} with {}: fused, saves {} bytes", name(c.root), names(members), c.saved));

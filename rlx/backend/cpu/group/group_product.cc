@@ -126,7 +126,7 @@ PreparedKernel prepare_root(const KernelCall& root, Finish finish) {
 
 std::string_view fits_group_product(const KernelCall& call, const OpDef& root_op) {
   const Node* root_node = group_root(*call.as<GroupAttrs>().body);
-  if (root_node->op != &root_op) return "the root is another kind";
+  if (root_node->op != &root_op) return kOtherRoot;
   const auto [parts, reason] = split_group(call);
   if (!reason.empty()) return reason;
   if (!parts.before.empty()) return "a product reads its operands from memory";

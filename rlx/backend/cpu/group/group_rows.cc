@@ -84,7 +84,7 @@ RowRoot row_root(const Node& root, const TensorType& x) {
     return rows_from(dims, axis, Attrs::of(root.attrs.table(), a));
   }
   if (root.op == &kReduceOp) return reduce_rows(root, dims);
-  return refuse("the root is no product, convolution, norm, softmax or reduction");
+  return refuse(kOtherRoot);
 }
 
 const Graph& body_of(const KernelCall& call) { return *call.as<GroupAttrs>().body; }
@@ -237,7 +237,7 @@ std::string_view fits_group_rows(const KernelCall& call, size_t direct) {
   if (!is_float(x.dtype)) return "only floats";
   size_t leaves = 0;
   for (Value v : root.operands) leaves += is_signature_leaf(body_of(call).node(v));
-  if (leaves != direct) return "another number of the root's operands are the group's";
+  if (leaves != direct) return kOtherRoot;
   const auto [parts, reason] = split_group(call);
   if (!reason.empty()) return reason;
   size_t count = 0;
