@@ -12,8 +12,8 @@ namespace rlx::cpu {
 std::string_view fits_group_product(const KernelCall& call, const OpDef& root_op);
 PreparedKernel prepare_group_product(const KernelCall& call);
 
-// Softmax, LayerNorm, RmsNorm and Reduce over the last axes: some rows at a time go through all of the group
-// within the cache. `direct` operands of the root are the first of the group.
+// Softmax, LayerNorm, RmsNorm and Reduce over the last axes: some rows at a time go through all of
+// the group within the cache. `direct` operands of the root are the first of the group.
 std::string_view fits_group_rows(const KernelCall& call, size_t direct);
 PreparedKernel prepare_group_rows(const KernelCall& call);
 

@@ -197,6 +197,7 @@ PreparedKernel prepare_matrix(const GroupParts& parts, const RowRoot& r, int64_t
   const auto type = [](const TensorDesc& d) {
     return TensorType{d.dtype, Shape(std::span<const int64_t>(d.dims))};
   };
+  types.reserve(operands.size());
   for (const TensorDesc& d : operands) types.push_back(type(d));
   const TensorType result_type = type(result);
   std::string reasons;

@@ -70,7 +70,7 @@ void join(const Dims& dims, const Dims& strides, Dims& sizes, Dims& steps) {
 
 // --- TileOperand
 
-TileOperand::TileOperand(DType dtype, const Dims& dims, Dims strides) : dtype_(dtype) {
+TileOperand::TileOperand(DType dtype, const Dims& dims, const Dims& strides) : dtype_(dtype) {
   join(dims, strides, dims_, strides_);
   form_ = dims_.empty()                           ? Form::kSplat
           : dims_.size() == 1 && strides_[0] == 1 ? Form::kDense
@@ -170,7 +170,7 @@ TileProgram::TileProgram(const Graph& body, const Dims& dims,
         for (size_t a = 0; a < desc->dims.size(); ++a) {
           if (desc->dims[a] != 1) strides[a + shift] = desc->strides[a];
         }
-        in.operand.emplace_back(desc->dtype, dims, std::move(strides));
+        in.operand.emplace_back(desc->dtype, dims, strides);
       }
       inputs_.push_back(std::move(in));
     } else {

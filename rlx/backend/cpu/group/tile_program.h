@@ -19,7 +19,7 @@ namespace rlx::cpu {
 class TileOperand {
  public:
   // Strides are those of the space: 0 where the tensor is broadcast.
-  TileOperand(DType dtype, const Dims& dims, Dims strides);
+  TileOperand(DType dtype, const Dims& dims, const Dims& strides);
 
   DType dtype() const { return dtype_; }
   bool is_dense() const { return form_ == Form::kDense; }

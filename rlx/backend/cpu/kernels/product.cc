@@ -92,7 +92,7 @@ bool inner_joins(const ProductAxes& axes) {
   return any_empty(axes.inner) || joined(axes.inner).size() <= 1;
 }
 
-Product make_product(ProductAxes axes) {
+Product make_product(const ProductAxes& axes) {
   Product p;
   if (any_empty(axes.batch) || any_empty(axes.rows) || any_empty(axes.columns)) return p;
   std::vector<ProductAxis> batch = joined(axes.batch);

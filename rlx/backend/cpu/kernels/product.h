@@ -33,7 +33,7 @@ struct Product {
 
 // Joins what is one in memory. The inner axes must join into one (`inner_joins`), and the last
 // column axis must be contiguous in C.
-Product make_product(ProductAxes axes);
+Product make_product(const ProductAxes& axes);
 // Whether the inner axes are one in both operands. If so, make_product takes the axes.
 bool inner_joins(const ProductAxes& axes);
 
