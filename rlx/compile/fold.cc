@@ -11,6 +11,7 @@
 namespace rlx {
 
 RLX_USE_OP(Expand);
+RLX_USE_OP(Custom);
 
 namespace {
 
@@ -28,6 +29,7 @@ Array array_of(const ConstantAttrs& c) {
 std::optional<int64_t> foldable(const Builder& b, const Node& n, std::span<const Value> operands,
                                 int64_t max_bytes) {
   if (n.op->has(kLeaf) || n.op->has(kRandom) || operands.empty()) return std::nullopt;
+  if (n.op == &kCustomOp) return std::nullopt;  // a kernel of the session, of any cost
   if (n.op == &kExpandOp) return std::nullopt;  // free as a view, expensive as data
   for (Value v : operands) {
     if (!is_constant(b.node_of(v)) || !b.shape(v).is_static()) return std::nullopt;

@@ -16,6 +16,7 @@ RLX_USE_OP(Param);
 RLX_USE_OP(Constant);
 RLX_USE_OP(Concat);
 RLX_USE_OP(Extent);
+RLX_USE_OP(Custom);
 
 namespace {
 
@@ -278,7 +279,8 @@ class Layout {
       step.operands.push_back(use_copy ? copy_of(n.operands[i], n.label) : v.view);
     }
     for (ValueInfo& v : info.values) {
-      if (v.used || n.op->has(kControl)) {  // bodies write all of their outputs
+      // Bodies write all of their outputs, and so do kernels of users.
+      if (v.used || n.op->has(kControl) || n.op == &kCustomOp) {
         const uint32_t buffer =
             draft_.add_buffer(StorageKind::kArena, 0, v.desc.dtype, v.desc.num_elements());
         v.view = {buffer, 0, v.desc};

@@ -1,12 +1,17 @@
 #include "rlx/base/error.h"
 #include "rlx/compile/bodies.h"
 #include "rlx/compile/control.h"
+#include "rlx/compile/custom_kernel.h"
 #include "rlx/compile/passes.h"
 #include "rlx/ir/rewrite.h"
+#include "rlx/ops/custom.h"
 #include "rlx/ops/derive.h"
 #include "rlx/ops/table.h"
 
 namespace rlx {
+
+RLX_USE_OP(Custom);
+
 namespace {
 
 // Decompositions point upward in ops.def, so this depth is never reached by a correct table.
@@ -31,10 +36,15 @@ class Legalizer {
     if (n.op->has(kControl)) {
       return copy_with_bodies(b, n, operands, [&](const Graph& body) { return visit_all(body); });
     }
-    if (cls == RowClass::kStructural) return std::nullopt;
+    const bool custom = n.op == &kCustomOp;
+    if (cls == RowClass::kStructural && !custom) return std::nullopt;
     std::vector<TensorType> types;
     for (Value v : operands) types.push_back(b.type(v));
     std::string reasons;
+    if (custom) {
+      if (has_entry(n, types, reasons)) return std::nullopt;
+      refuse_custom(n, types, reasons);
+    }
     if (cls != RowClass::kAlias) {
       const bool decompose = options_.force_decompose && n.op->decompose;
       if (!decompose && has_entry(n, types, reasons)) return std::nullopt;
@@ -65,14 +75,24 @@ class Legalizer {
                         options_, &reasons) != nullptr;
   }
 
-  [[noreturn]] void refuse(const Node& n, std::span<const TensorType> types,
-                           const std::string& reasons) const {
+  static std::string list_of(std::span<const TensorType> types) {
     std::string list;
     for (const TensorType& t : types) list += (list.empty() ? "" : ", ") + t.to_string();
+    return list;
+  }
+
+  [[noreturn]] static void refuse_custom(const Node& n, std::span<const TensorType> types,
+                                         const std::string& reason) {
+    fail(ErrorKind::kUnsupported, "Custom '{}'({}){}{}: {}", n.attrs.as<CustomAttrs>().name,
+         list_of(types), n.label.empty() ? "" : " at ", n.label, reason);
+  }
+
+  [[noreturn]] void refuse(const Node& n, std::span<const TensorType> types,
+                           const std::string& reasons) const {
     fail(ErrorKind::kUnsupported,
          "{}({}){}{}: no kernel of the device '{}' runs this call and the op has no "
          "decomposition; {}",
-         n.op->name, list, n.label.empty() ? "" : " at ", n.label, kernels_.name(), reasons);
+         n.op->name, list_of(types), n.label.empty() ? "" : " at ", n.label, kernels_.name(), reasons);
   }
 
   const KernelTable& kernels_;
@@ -90,6 +110,11 @@ const KernelEntry* select_entry(const KernelTable& kernels, const OpDef& op, con
     if (reasons) *reasons += fmt::format("{}{}: {}", reasons->empty() ? "" : "; ", entry, why);
   };
   if (op.has(kControl)) return &kControlEntry;
+  if (&op == &kCustomOp) {
+    static const CustomKernels none;
+    const CustomKernels& custom = options.custom ? *options.custom : none;
+    return custom.select(kernels.name(), attrs, operands, results, reasons);
+  }
   const KernelList* list = kernels.find(op);
   if (!list || list->entries.empty()) {
     note(kernels.name(), "has no kernel for this op");

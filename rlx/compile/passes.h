@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "rlx/ir/graph.h"
 
 namespace rlx {
+
+class CustomKernels;
 
 // Replaces bound symbols in all types and attributes, and infers the types again.
 Graph substitute_symbols(const Graph& graph, const SymbolBindings& bindings);
@@ -48,6 +51,8 @@ struct LegalizeOptions {
   std::string force_entry;       // only this entry may run its op: for tests
   // Sizes at which a call with symbols is judged.
   SymbolBindings bounds;
+  // Of the op Custom, which no device knows. A Session fills it in.
+  std::shared_ptr<const CustomKernels> custom;
 };
 struct LegalizeNote {
   std::string op;

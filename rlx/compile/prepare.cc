@@ -5,9 +5,13 @@
 
 #include "rlx/base/error.h"
 #include "rlx/compile/control.h"
+#include "rlx/compile/custom_kernel.h"
 #include "rlx/compile/memory.h"
 
 namespace rlx {
+
+RLX_USE_OP(Custom);
+
 namespace {
 
 class Prepare {
@@ -52,7 +56,10 @@ class Prepare {
       arrays[i] = frozen_data(operand_views[i]);
       if (arrays[i].defined()) frozen[i] = &arrays[i];
     }
-    PreparedKernel kernel = entry.prepare({*step.op, attrs, operands, results, used, frozen});
+    const KernelCall call{*step.op, attrs, operands, results, used, frozen};
+    PreparedKernel kernel = step.op == &kCustomOp
+                                ? options_.legalize.custom->prepare(kernels_.name(), call)
+                                : entry.prepare(call);
     for (const Phase& p : kernel.phases) {
       if (!p.run || p.chunks < 0) internal_error("{}: a phase without work", entry.name);
     }

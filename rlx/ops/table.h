@@ -11,7 +11,7 @@ namespace rlx {
 
 enum class RowClass : uint8_t {
   kOp,          // a kernel on every backend
-  kStructural,  // a leaf, a view or a control step
+  kStructural,  // a leaf, a view, a control step, or a kernel of the user's own
   kAlias,       // rewritten to other kinds by canonicalize
   kPrimitive,   // internal, not one of the public kinds
   kPlanned,     // a name and nothing else

@@ -182,6 +182,10 @@ Program::Program(std::shared_ptr<SessionCore> core, const Graph& graph, CompileO
       symbols_(specialized_symbols(graph, options_.bounds)) {
   verify(graph_, "the builder");
   options_.threads = core_->threads;
+  if (!options_.legalize.custom) {
+    const std::lock_guard lock(core_->custom_mutex);
+    options_.legalize.custom = core_->custom;
+  }
   for (Value v : graph_.inputs()) input_names_.push_back(graph_.name_of(v));
   for (const Output& o : graph_.outputs()) output_names_.push_back(o.name);
   if (!options_.fold.evaluate) {

@@ -29,6 +29,9 @@ struct SessionCore {
   WeightStore weights;
   PlanCache plans;
   std::atomic<uint64_t> next_program{0};
+  // Replaced as a whole, under the mutex.
+  std::mutex custom_mutex;
+  std::shared_ptr<const CustomKernels> custom = std::make_shared<const CustomKernels>();
 };
 
 // Sizes of the graph's symbols from the shapes of its inputs. A dim that is an expression in one

@@ -10,6 +10,11 @@ Session::Session(const Device& device, SessionOptions options)
 
 WeightStore& Session::weights() { return core_->weights; }
 
+void Session::add_kernel(CustomKernel kernel) {
+  const std::lock_guard lock(core_->custom_mutex);
+  core_->custom = core_->custom->with(std::move(kernel));
+}
+
 Executable Session::compile(const Graph& graph, CompileOptions options) {
   return convert_memory_errors(graph.name(), [&] {
     return Executable(std::make_shared<Program>(core_, graph, std::move(options)));

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "rlx/base/thread_pool.h"
+#include "rlx/compile/custom_kernel.h"
 #include "rlx/compile/pipeline.h"
 #include "rlx/ir/graph.h"
 #include "rlx/runtime/device.h"
@@ -31,6 +32,11 @@ class Session {
   explicit Session(const Device& device, SessionOptions options = {});
 
   WeightStore& weights();
+
+  // For calls of Custom in graphs that are compiled from now on. Throws Error(kUser) if the kernel
+  // is not complete or its operator has one on its device. Executables keep the kernels of their
+  // time, also beyond the session.
+  void add_kernel(CustomKernel kernel);
 
   // Verifies the graph. Compiles at once if all shapes are static, else once per set of sizes that
   // it is called with. Frozen params are packed if they are in the weight store by then.

@@ -13,7 +13,7 @@ namespace rlx {
 
 enum class KindStatus : uint8_t {
   kNative,      // every cell has a kernel entry that fits
-  kStructural,  // a leaf, a view or a control step: needs no kernel
+  kStructural,  // a leaf, a view, a control step, or the user's own: needs no kernel of a backend
   kAlias,       // rewritten to other kinds, which run every cell natively
   kDecomposed,  // some cell runs as other kinds because no entry fits
   kMissing,     // some cell does not run at all, or the kind is only planned

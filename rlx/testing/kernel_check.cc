@@ -13,11 +13,11 @@
 #include "rlx/ir/text.h"
 #include "rlx/ops/derive.h"
 #include "rlx/ops/table.h"
-#include "rlx/runtime/eval.h"
 #include "rlx/runtime/session.h"
 #include "rlx/testing/call_graph.h"
 #include "rlx/testing/compare.h"
 #include "rlx/testing/layouts.h"
+#include "rlx/testing/sample_operators.h"
 #include "rlx/transform/vmap.h"
 
 namespace rlx {
@@ -58,6 +58,14 @@ std::string compare_bits(const Array& a, const Array& b) {
     }
   }
   return {};
+}
+
+std::vector<Array> run_once(const Graph& graph, const std::vector<Array>& inputs) {
+  SessionOptions options;
+  options.threads = 1;
+  Session session(cpu_device(), options);
+  add_sample_kernels(session);
+  return session.compile(graph).run(inputs);
 }
 
 class KernelCheck {
@@ -207,11 +215,11 @@ class KernelCheck {
         stacked.push_back(i == shared ? lanes[0][i] : stack(lanes, i));
       }
       try {
-        const std::vector<Array> batch = eval(cpu_device(), vmap(one, kLanes, names), stacked);
+        const std::vector<Array> batch = run_once(vmap(one, kLanes, names), stacked);
         for (int64_t k = 0; k < kLanes; ++k) {
           std::vector<Array> alone = lanes[size_t(k)];
           if (shared < n) alone[shared] = lanes[0][shared];
-          const std::vector<Array> got = eval(cpu_device(), one, alone);
+          const std::vector<Array> got = run_once(one, alone);
           for (size_t i = 0; i < got.size(); ++i) {
             expect(fmt::format("batch, operand {} shared, result {}", shared, i),
                    compare_bits(lane_of(batch[i], k), got[i]));
@@ -253,6 +261,7 @@ class KernelCheck {
         session_options.threads = threads;
         session_options.executor = &pool();
         Session session(cpu_device(), session_options);
+        add_sample_kernels(session);
         got = session.compile(call.graph, options).run(call.inputs);
       } catch (const Error& e) {
         // The same mistake is found, maybe named with other words around it.

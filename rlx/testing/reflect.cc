@@ -108,6 +108,7 @@ class Reflection {
         const int64_t value = std::get<int64_t>(field);
         const DType main = main_dtype(c.operands, c.results);
         have.insert({value, main});
+        if (c.operands.empty()) continue;  // there is none to change
         for (int t = 0; t < kNumDTypes + kNumPackedDTypes; ++t) {
           if (accepted.count({value, DType(t)})) continue;
           std::vector<TensorType> types = c.operands;
