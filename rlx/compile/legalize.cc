@@ -92,7 +92,8 @@ class Legalizer {
     fail(ErrorKind::kUnsupported,
          "{}({}){}{}: no kernel of the device '{}' runs this call and the op has no "
          "decomposition; {}",
-         n.op->name, list_of(types), n.label.empty() ? "" : " at ", n.label, kernels_.name(), reasons);
+         n.op->name, list_of(types), n.label.empty() ? "" : " at ", n.label, kernels_.name(),
+         reasons);
   }
 
   const KernelTable& kernels_;

@@ -9,8 +9,17 @@
 
 #include "rlx/base/thread_pool.h"
 #include "rlx/compile/plan.h"
+#include "rlx/runtime/profile.h"
 
 namespace rlx {
+
+// What the caller wants of one run.
+struct RunRequest {
+  const std::atomic<bool>* cancel = nullptr;  // null: the run cannot be cancelled
+  std::span<ProfileRecorder> recorders{};     // one for each thread; empty: nothing is recorded
+  // On one thread, and the first step that makes a NaN or an infinity is an error.
+  bool check_finite = false;
+};
 
 // A plan bound to memory. One per clone and plan; used by one thread at a time.
 class Runner {
@@ -26,10 +35,10 @@ class Runner {
   // The extents of Plan::symbols for the next runs, each from 0 to its bound.
   virtual void set_extents(std::span<const int64_t> extents) = 0;
 
-  // Runs on at most `threads` threads of the executor, and returns how many took part. `cancel` may
-  // be null. Throws the first error of a step, with the step's op and label in front, or
-  // Error(kCancelled). Allocates nothing unless it throws.
-  virtual int run(Executor& executor, int threads, const std::atomic<bool>* cancel) = 0;
+  // Runs on at most `threads` threads of the executor, and returns how many took part. Throws the
+  // first error of a step, with the step's op and label in front, or Error(kCancelled). Allocates
+  // nothing unless it throws or checks.
+  virtual int run(Executor& executor, int threads, const RunRequest& request) = 0;
 
   // Whether the last run, if it threw, had begun to overwrite params.
   virtual bool wrote_params() const = 0;

@@ -343,11 +343,26 @@ struct Executable::State {
     }
   }
 
-  void run_locked(Instance& instance, const RunOptions& options) {
+  int run_plan(Instance& instance, const RunOptions& options) {
     SessionCore& core = program->core();
+    RunRequest request;
+    if (options.cancel) request.cancel = options.cancel->flag();
+    request.check_finite = options.check_finite;
+    if (!options.profile) return instance.runner->run(core.executor, core.threads, request);
+    request.recorders = options.profile->start(instance.cached->plan, core.threads);
     try {
-      instance.runner->run(core.executor, core.threads,
-                           options.cancel ? options.cancel->flag() : nullptr);
+      const int threads = instance.runner->run(core.executor, core.threads, request);
+      options.profile->finish(threads);
+      return threads;
+    } catch (...) {
+      options.profile->finish(core.threads);
+      throw;
+    }
+  }
+
+  void run_locked(Instance& instance, const RunOptions& options) {
+    try {
+      run_plan(instance, options);
     } catch (const Error& e) {
       if (!instance.runner->wrote_params()) throw;
       instance.weights.wrote();

@@ -13,6 +13,7 @@
 #include "rlx/base/array.h"
 #include "rlx/base/team.h"
 #include "rlx/compile/report.h"
+#include "rlx/runtime/profile.h"
 
 namespace rlx {
 
@@ -20,6 +21,10 @@ class Program;
 
 struct RunOptions {
   const CancelToken* cancel = nullptr;
+  Profile* profile = nullptr;  // takes what the run did; null costs nothing
+  // For debugging: the run goes step by step on one thread, and fails with Error(kUser) at the
+  // first step that makes a NaN or an infinity which none of its operands has.
+  bool check_finite = false;
 };
 
 struct NamedArray {

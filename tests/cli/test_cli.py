@@ -1,4 +1,5 @@
 """Runs the command line tool as users do: test_cli.py PATH_OF_RLX."""
+import json
 import pathlib
 import re
 import subprocess
@@ -26,6 +27,29 @@ graph double {{
   %1 = Binary(%0, %0){{kind = Add}}
   output "{output}" = %1
 }}
+"""
+# y[t] = log(c[t]) with c[t] = x - t.
+LOOP = """
+graph loop {
+  %0 = Input(){name = "x", dtype = f32, shape = [2]}
+  %1, %2 = Scan(%0){body = graph body {
+      %0 = Input(){name = "t", dtype = i64, shape = []}
+      %1 = Input(){name = "c", dtype = f32, shape = [2]}
+      %2 = Constant(){value = f32[] {1}, shape = []}
+      %3 = Binary(%1, %2){kind = Sub}
+      %4 = Activation(%1){kind = Log}
+      output "next" = %3
+      output "y" = %4
+    }, num_carries = 1, length = 6}
+  output "y" = %2
+}
+"""
+CUSTOM = """
+graph g {
+  %0 = Input(){name = "x", dtype = f32, shape = [2]}
+  %1 = Custom(%0){name = "mine", results = [f32[2]]}
+  output "y" = %1
+}
 """
 
 
@@ -259,6 +283,13 @@ class RunErrors(Cli):
         self.assertIn("--repeat", self.good("run", "--help"))
 
 
+    def test_custom_operators_need_a_program(self):
+        self.file("g.rlx", CUSTOM)
+        self.assertIn("mine", self.good("inspect", "g.rlx", "--text"))
+        self.assertIn("Custom 'mine'(f32[2]): the session has no kernel of this operator for the "
+                      "device 'cpu'; it has: none", self.bad(1, "run", "g.rlx", "-i", "x=random"))
+
+
 class Inspect(Cli):
     def test_overview(self):
         self.layer()
@@ -285,6 +316,123 @@ class Inspect(Cli):
         self.assertIn("plan layer\n", self.good("inspect", "layer.rlx", "--plan", "--dims", "n=4"))
         self.assertRegex(self.good("inspect", "layer.rlx", "--report", "--dims", "n=4"),
                          r"(?s)MatMul .* steps, \d+ barriers")
+
+
+    def test_bodies_are_shown(self):
+        self.file("loop.rlx", LOOP)
+        self.assertRegex(self.good("inspect", "loop.rlx"), r"(?s)Activation +1 .*bodies")
+        self.assertRegex(self.good("inspect", "loop.rlx", "--report"), r"Scan .*\n  \w+ .*\n?")
+        self.assertRegex(self.good("inspect", "loop.rlx", "--report"), r"\nScan .*\n  \w+")
+        text = self.good("run", "loop.rlx", "-i", "x=random", "--dump-passes")
+        self.assertRegex(text, r"(?s)after legalize:\ngraph loop \{.*Scan.*graph body \{.*Activation")
+
+
+class Profile(Cli):
+    def test_table(self):
+        self.file("loop.rlx", LOOP)
+        for more in ([], ["--repeat", 3], ["--threads", 2]):
+            text = self.good("run", "loop.rlx", "-i", "x=random", "--profile", *more)
+            self.assertRegex(text, r"Scan +6 trips")
+            # Six runs of the step in the body.
+            self.assertRegex(text, r"\d+\.\d\d +\d+\.\d% +6 .*    \w+ +\w+:")
+            self.assertRegex(text, r"us in all on \d threads")
+
+    def test_trace(self):
+        self.file("loop.rlx", LOOP)
+        self.good("run", "loop.rlx", "-i", "x=random", "--trace", "t.json")
+        trace = json.loads((self.dir / "t.json").read_text(encoding="utf-8"))
+        spans = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+        names = [e["name"] for e in spans]
+        self.assertEqual(names.count("Scan"), 1)
+        inside = {n for n in names if not re.match("Scan|trip|barrier", n)}
+        self.assertTrue(inside)
+        self.assertTrue(all(names.count(n) == 6 for n in inside), names)
+        self.assertEqual([n for n in names if n.startswith("trip")], [f"trip {i}" for i in range(6)])
+        for thread in {e["tid"] for e in spans}:
+            track = [e for e in spans if e["tid"] == thread]
+            self.assertEqual(track, sorted(track, key=lambda e: e["ts"]))
+            ends = []  # of the spans around
+            for e in track:
+                end = e["ts"] + e["dur"]
+                while ends and ends[-1] <= e["ts"] + 5e-4:
+                    ends.pop()
+                self.assertTrue(all(end <= around + 2e-3 for around in ends), e)
+                ends.append(end)
+        loop = next(e for e in spans if e["name"] == "Scan")
+        for e in spans:
+            if e["name"] in inside:
+                self.assertGreaterEqual(e["ts"], loop["ts"])
+                self.assertLessEqual(e["ts"], loop["ts"] + loop["dur"])
+        self.assertIn("none/t.json", self.bad(1, "run", "loop.rlx", "-i", "x=random", "--trace",
+                                              "none/t.json"))
+
+    def test_find_nan(self):
+        self.file("loop.rlx", LOOP)
+        self.array("x.npy", "<f4", (2,), [9, 9])
+        run = ["run", "loop.rlx", "-i", "x=x.npy", "--find-nan"]
+        self.assertIn("no step makes a NaN or an infinity", self.good(*run))
+        self.array("x.npy", "<f4", (2,), [9, 3])
+        error = self.bad(1, *run)
+        self.assertIn("Scan, trip 3: ", error)
+        self.assertIn("makes the first infinity, at [1] of result 0", error)
+        self.assertIn("operand 0: f32[2] from 0 to 6", error)
+
+
+class Diff(Cli):
+    def diff(self, code, *args):
+        result = self.rlx("diff", *args)
+        self.assertEqual(result.returncode, code, f"{args}: {result.stdout}{result.stderr}")
+        self.assertEqual(result.stderr, "")
+        return result.stdout
+
+    def test_equal_runs(self):
+        run = self.layer()[1:]
+        for more in (["--no-optimize"], ["--threads", 2], ["--reference"], ["--decompose"],
+                     ["--no-fuse"], ["--strict-rounding"]):
+            text = self.diff(0, *run, *more)
+            self.assertEqual(text, "1 values compared: 0 differ, 0 of them beyond the tolerance\n")
+            text = self.diff(0, *run, *more, "--intermediate")
+            self.assertIn("3 values compared: 0 differ", text)
+
+    def test_other_graph(self):
+        run = self.layer()[1:]
+        self.file("tanh.rlx", LAYER.replace("Relu", "Tanh"))
+        text = self.diff(1, run[0], "tanh.rlx", *run[1:])
+        # 4, -1, 10, -1 before the activation.
+        self.assertIn("first: output y f32[2, 2]: 4 of 4 elements differ, most at [1, 0]: 10 against "
+                      "1 (absolute 9, relative 0.9,", text)
+        self.assertIn("1 values compared: 1 differ, 1 of them beyond", text)
+        self.file("other.rlx", LAYER.replace('"w"', '"v"'))
+        self.assertIn("does not take the same inputs", self.bad(1, "diff", run[0], "other.rlx",
+                                                                *run[1:]))
+        self.file("more.rlx", LAYER.replace('output "y"', 'output "z"'))
+        self.assertIn("does not give the same outputs", self.bad(1, "diff", run[0], "more.rlx",
+                                                                 *run[1:]))
+
+    def test_tolerance(self):
+        run = self.layer()[1:]
+        scaled = LAYER.replace("%3 = Activation(%2){kind = Relu}", """
+            %4 = Constant(){value = f32[] {1.0000002}, shape = []}
+            %5 = Activation(%2){kind = Relu}
+            %3 = Binary(%5, %4){kind = Mul}""")
+        self.file("scaled.rlx", scaled)
+        text = self.diff(1, run[0], "scaled.rlx", *run[1:])
+        self.assertRegex(text, r"2 of 4 elements differ, most at \[1, 0\].*ulps\)\n")
+        text = self.diff(0, run[0], "scaled.rlx", *run[1:], "--ulps", 4)
+        self.assertIn("ulps), within the tolerance", text)
+        self.assertIn("1 differ, 0 of them beyond", text)
+
+    def test_params_are_those_of_the_start(self):
+        self.file("g.rlx", """graph count {
+            %0 = Param(){name = "n", dtype = f32, shape = [2], is_mutable = true}
+            %1 = Binary(%0, %0){kind = Add}
+            update "n" = %1 }""")
+        self.assertIn("1 values compared: 0 differ",
+                      self.diff(0, "g.rlx", "-p", "n=random", "--no-optimize"))
+
+    def test_usage(self):
+        run = self.layer()[1:]
+        self.assertIn("the two runs are the same", self.bad(2, "diff", *run))
 
 
 class Machine(Cli):

@@ -74,6 +74,15 @@ size_t split_at(const std::string& argument, const std::vector<std::string>& nam
   return argument.find('=');
 }
 
+template <class From, class To>
+Array converted(const Array& array) {
+  Array result = Array::uninitialized(dtype_of<To>, array.shape());
+  const auto from = array.data<From>();
+  const auto to = result.mutable_data<To>();
+  for (size_t i = 0; i < from.size(); ++i) to[i] = To(float(from[i]));
+  return result;
+}
+
 }  // namespace
 
 std::map<std::string, Source> assign_sources(const std::vector<std::string>& arguments,
@@ -127,6 +136,9 @@ Array draw(DType dtype, Dims shape, uint64_t seed, std::string_view name) {
   });
   return array;
 }
+
+Array f32_of_bf16(const Array& array) { return converted<bf16, float>(array); }
+Array bf16_of_f32(const Array& array) { return converted<float, bf16>(array); }
 
 std::string summary(const Array& array) {
   static const Field& field = *find_op("Constant")->fields->find("value");

@@ -28,6 +28,10 @@ std::map<std::string, Source> assign_sources(const std::vector<std::string>& arg
 // A function of (seed, name) alone: the same values whatever else the graph takes.
 Array draw(DType dtype, Dims shape, uint64_t seed, std::string_view name);
 
+// .npy files have no bf16: such values travel as f32 there.
+Array f32_of_bf16(const Array& array);
+Array bf16_of_f32(const Array& array);
+
 // "f32[2, 3] {1, 2, ...}; min 1, max 6, mean 3.5", with the number of NaNs if there are any.
 std::string summary(const Array& array);
 

@@ -9,7 +9,11 @@
 #include "tools/rlx/commands.h"
 #include "tools/rlx/graph_file.h"
 
-namespace rlx::cli {
+namespace rlx {
+
+RLX_USE_OP(Custom);
+
+namespace cli {
 namespace {
 
 struct KindTotals {
@@ -17,9 +21,9 @@ struct KindTotals {
   Cost cost;
 };
 
-// Leaves and views move no data of their own.
+// Leaves and views move no data of their own, and control steps only in their bodies.
 Cost node_cost(const Graph& graph, const Node& n) {
-  if (row_of(*n.op).cls == RowClass::kStructural) return {};
+  if (row_of(*n.op).cls == RowClass::kStructural && n.op != &kCustomOp) return {};
   std::vector<TensorType> operands;
   for (Value v : n.operands) operands.push_back(graph.type(v));
   return cost_of(*n.op, {n.attrs, operands, n.results});
@@ -41,20 +45,35 @@ void print_signature(const Graph& graph) {
   for (const Update& u : graph.updates()) fmt::print("update {}\n", u.param);
 }
 
-void print_ops(const Graph& graph, bool costs) {
+struct Census {
   std::map<std::string_view, KindTotals> kinds;
   KindTotals total;
+  bool bodies = false;
+};
+
+// Calls in bodies count once, whatever the number of trips.
+void count_ops(const Graph& graph, bool costs, Census& census) {
   for (const Node& n : graph.nodes()) {
-    KindTotals& kind = kinds[n.op->name];
-    ++kind.calls;
-    ++total.calls;
-    if (!costs) continue;
-    const Cost cost = node_cost(graph, n);
-    for (KindTotals* t : {&kind, &total}) {
+    for (const Field& f : n.attrs.table()->fields) {
+      if (!n.op->has(kControl) || f.type != FieldType::kGraph) continue;
+      const FieldValue value = f.get(n.attrs.get());
+      if (const auto* body = std::get_if<GraphRef>(&value); body && *body) {
+        census.bodies = true;
+        count_ops(**body, costs, census);
+      }
+    }
+    const Cost cost = costs ? node_cost(graph, n) : Cost();
+    for (KindTotals* t : {&census.kinds[n.op->name], &census.total}) {
+      ++t->calls;
       t->cost.flops += cost.flops;
       t->cost.bytes += cost.bytes;
     }
   }
+}
+
+void print_ops(const Graph& graph, bool costs) {
+  Census census;
+  count_ops(graph, costs, census);
   const auto row = [&](std::string_view name, const KindTotals& t) {
     fmt::print("{:32} {:>8}", name, t.calls);
     if (costs) fmt::print(" {:>12.4g} {:>12.4g}", t.cost.flops, t.cost.bytes);
@@ -62,8 +81,9 @@ void print_ops(const Graph& graph, bool costs) {
   };
   fmt::print("{:32} {:>8}{}\n", "op", "calls",
              costs ? fmt::format(" {:>12} {:>12}", "flops", "bytes") : "");
-  for (const auto& [name, totals] : kinds) row(name, totals);
-  row("total", total);
+  for (const auto& [name, totals] : census.kinds) row(name, totals);
+  row("total", census.total);
+  if (census.bodies) fmt::print("calls in the bodies of control flow are counted once\n");
 }
 
 void print_overview(const Graph& graph) {
@@ -90,4 +110,5 @@ void inspect(const InspectArgs& args) {
   if (args.save.empty() && !args.text && !args.plan && !args.report) print_overview(graph);
 }
 
-}  // namespace rlx::cli
+}  // namespace cli
+}  // namespace rlx

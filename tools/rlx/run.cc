@@ -6,64 +6,22 @@
 
 #include "rlx/backend/cpu/cpu.h"
 #include "rlx/base/error.h"
+#include "rlx/base/file.h"
 #include "rlx/io/npy.h"
 #include "rlx/ir/text.h"
 #include "rlx/runtime/session.h"
 #include "tools/rlx/arrays.h"
+#include "tools/rlx/bound_graph.h"
 #include "tools/rlx/commands.h"
-#include "tools/rlx/graph_file.h"
 
 namespace rlx::cli {
 namespace {
 
 constexpr int64_t kPrintedElements = 16;  // of constants, in dumps
 
-std::vector<std::string> leaf_names(const Graph& graph, const std::vector<Value>& leaves) {
-  std::vector<std::string> names;
-  names.reserve(leaves.size());
-  for (Value v : leaves) names.push_back(graph.name_of(v));
-  return names;
-}
-
-// .npy files have no bf16: such values travel as f32 there.
-template <class From, class To>
-Array converted(const Array& array) {
-  Array result = Array::uninitialized(dtype_of<To>, array.shape());
-  const auto from = array.data<From>();
-  const auto to = result.mutable_data<To>();
-  for (size_t i = 0; i < from.size(); ++i) to[i] = To(float(from[i]));
-  return result;
-}
-
-std::map<std::string, Array> load_files(const Graph& graph, const std::vector<Value>& leaves,
-                                        const std::map<std::string, Source>& sources) {
-  std::map<std::string, Array> arrays;
-  for (Value v : leaves) {
-    const std::string& name = graph.name_of(v);
-    const Source& source = sources.at(name);
-    if (source.random) continue;
-    Array array = load_npy(source.file);
-    if (graph.type(v).dtype == DType::kBF16 && array.dtype() == DType::kF32) {
-      array = converted<float, bf16>(array);
-    }
-    arrays.emplace(name, std::move(array));
-  }
-  return arrays;
-}
-
-// The graph's sizes must be known by now.
-void draw_missing(const Graph& graph, const std::vector<Value>& leaves, uint64_t seed,
-                  std::map<std::string, Array>& arrays) {
-  for (Value v : leaves) {
-    const std::string& name = graph.name_of(v);
-    if (arrays.contains(name)) continue;
-    const TensorType& type = graph.type(v);
-    arrays.emplace(name, draw(type.dtype, type.shape.static_dims(), seed, name));
-  }
-}
-
 CompileOptions compile_options(const RunArgs& args) {
   CompileOptions options;
+  options.fuse = !args.find_nan;  // so that each op is looked at
   if (args.dump_passes) {
     options.dump = [](std::string_view pass, const Graph& graph) {
       fmt::print("after {}:\n{}", pass,
@@ -82,18 +40,20 @@ void write_outputs(const std::string& folder, const std::vector<std::string>& na
   for (size_t i = 0; i < outputs.size(); ++i) {
     const std::string path = (std::filesystem::path(folder) / (files[i] + ".npy")).string();
     const bool widen = outputs[i].dtype() == DType::kBF16;
-    save_npy(path, widen ? converted<bf16, float>(outputs[i]) : outputs[i]);
+    save_npy(path, widen ? f32_of_bf16(outputs[i]) : outputs[i]);
     fmt::print("{}: {}{}\n", path, outputs[i].type().to_string(), widen ? " as f32" : "");
   }
 }
 
-// Milliseconds of each of `repeat` runs, sorted.
+// Milliseconds of each of `repeat` runs, sorted. The last one is given the profile, if any.
 std::vector<double> time_runs(Executable& executable, const std::vector<Array>& inputs,
-                              std::vector<Array>& outputs, int repeat) {
+                              std::vector<Array>& outputs, int repeat, Profile* profile) {
   std::vector<double> times;
   for (int r = 0; r < repeat; ++r) {
+    RunOptions options;
+    if (r == repeat - 1) options.profile = profile;
     const auto start = std::chrono::steady_clock::now();
-    executable.run_into(inputs, outputs);
+    executable.run_into(inputs, outputs, options);
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
     times.push_back(time.count());
   }
@@ -111,18 +71,8 @@ void print_times(const std::vector<double>& times, int threads) {
 }  // namespace
 
 void run(const RunArgs& args) {
-  Graph graph = bind_dims(load(args.graph), parse_dims(args.dims));
-  const std::vector<std::string> input_names = leaf_names(graph, graph.inputs());
-  const std::vector<std::string> param_names = leaf_names(graph, graph.params());
-  const auto input_sources = assign_sources(args.inputs, input_names, "-i", "input");
-  const auto param_sources = assign_sources(args.params, param_names, "-p", "param");
-  std::map<std::string, Array> given = load_files(graph, graph.inputs(), input_sources);
-  std::map<std::string, Array> params = load_files(graph, graph.params(), param_sources);
-  graph = bind_given(graph, given);
-  require_static(graph);
-  draw_missing(graph, graph.inputs(), args.seed, given);
-  draw_missing(graph, graph.params(), args.seed, params);
-
+  const BoundGraph bound = bind_values(args);
+  const Graph& graph = bound.graph;
   SessionOptions options;
   std::optional<ThreadPool> pool;
   if (args.threads > 0) {
@@ -130,13 +80,18 @@ void run(const RunArgs& args) {
     options.executor = &pool.emplace(args.threads - 1);
   }
   Session session(cpu_device(), options);
-  session.weights().set(params);
+  session.weights().set(bound.params);
   Executable executable = session.compile(graph, compile_options(args));
   if (args.plan) fmt::print("{}", to_string(executable.plan()));
 
-  std::vector<Array> inputs, outputs(graph.outputs().size());
-  for (const std::string& name : input_names) inputs.push_back(given.at(name));
-  executable.run_into(inputs, outputs);
+  std::vector<Array> outputs(graph.outputs().size());
+  Profile profile;
+  Profile* const wanted = args.profile || !args.trace.empty() ? &profile : nullptr;
+  RunOptions first;
+  first.check_finite = args.find_nan;
+  if (args.repeat == 0) first.profile = wanted;
+  executable.run_into(bound.inputs, outputs, first);
+  if (args.find_nan) fmt::print("no step makes a NaN or an infinity\n");
   if (!args.out.empty()) {
     write_outputs(args.out, executable.output_names(), outputs);
   } else {
@@ -148,7 +103,13 @@ void run(const RunArgs& args) {
     fmt::print("param {} after the run: {}\n", u.param, summary(session.weights().get(u.param)));
   }
   if (args.repeat > 0) {
-    print_times(time_runs(executable, inputs, outputs, args.repeat), session.threads());
+    print_times(time_runs(executable, bound.inputs, outputs, args.repeat, wanted),
+                session.threads());
+  }
+  if (args.profile) fmt::print("{}", profile.to_string());
+  if (!args.trace.empty()) {
+    const std::string json = profile.to_trace_json();
+    write_file(args.trace, std::as_bytes(std::span(json)));
   }
 }
 

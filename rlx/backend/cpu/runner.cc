@@ -6,12 +6,14 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "rlx/backend/cpu/cpu.h"
 #include "rlx/base/error.h"
 #include "rlx/compile/memory.h"
+#include "rlx/runtime/finite.h"
 
 namespace rlx::cpu {
 namespace {
@@ -58,12 +60,25 @@ class CpuRunner final : public Runner {
     scratch_threads_ = threads;
   }
 
-  int run(Executor& executor, int threads, const std::atomic<bool>* cancel) override {
+  int run(Executor& executor, int threads, const RunRequest& request) override {
     wrote_params_.store(false, std::memory_order_relaxed);
-    if (cancel && cancel->load(std::memory_order_acquire)) {
+    if (request.cancel && request.cancel->load(std::memory_order_acquire)) {
       throw Error(ErrorKind::kCancelled, "the run was cancelled before it started");
     }
-    cancel_ = cancel;
+    cancel_ = request.cancel;
+    recorders_ = request.recorders;
+    finite_.reset();
+    if (request.check_finite) {
+      if (!plan_->symbols.empty()) {
+        rlx::fail(
+            ErrorKind::kUnsupported,
+            "'{}' has bounded sizes: what lies beyond an extent cannot be told from a NaN; bind "
+            "them to look for one",
+            plan_->name);
+      }
+      finite_.emplace(*plan_);
+      threads = 1;
+    }
     if (!plan_->guards.empty()) poison();
     threads = std::min({threads, useful_threads_, scratch_threads_});
     if (threads > 1) reset_counters(main_);
@@ -111,13 +126,16 @@ class CpuRunner final : public Runner {
     std::vector<int64_t> carry_bytes;
     void* const* word = nullptr;  // address of the predicate or index
     // Of the loop that is running; written by one thread between two barriers.
-    int64_t trips = 0;
+    int64_t trips = 0;  // begun so far, or (kWhile) whose condition held
+    int64_t trip = 0;   // the one that is running, or whose condition is
     const Body* body = nullptr;
   };
   // A thread on its way through the plan.
   struct Walker {
     Team& team;
     void* thread_scratch;
+    ProfileRecorder* recorder;  // null: nothing is recorded
+    uint32_t thread;
     uint64_t phase = 0;
     bool failed = false;   // skips work, but never a barrier
     bool commits = false;  // this part of the plan writes params
@@ -268,7 +286,8 @@ class CpuRunner final : public Runner {
 
   void walk(Team& team, int thread) noexcept {
     Walker w{team,
-             thread_scratch_ ? thread_scratch_ + thread * plan_->thread_scratch_bytes : nullptr};
+             thread_scratch_ ? thread_scratch_ + thread * plan_->thread_scratch_bytes : nullptr,
+             recorders_.empty() ? nullptr : &recorders_[size_t(thread)], uint32_t(thread)};
     const uint32_t commit = plan_->commit_segment;
     for (uint32_t i = 0; i < main_.parts.size(); ++i) {
       w.commits = i >= commit;
@@ -286,11 +305,17 @@ class CpuRunner final : public Runner {
       work(w, part);
       return !w.failed;
     }
-    if (part.barrier_before && w.team.barrier(w.phase).stop) return false;
+    if (part.barrier_before && stopped(w)) return false;
     if (part.control) return share_control(w, part.begin);
     if (!part.serial) return share(w, part);
     if (counters_[part.counter].fetch_add(1, std::memory_order_relaxed) == 0) work(w, part);
     return true;
+  }
+
+  // Waits for the others; whether all leave the run.
+  static bool stopped(Walker& w) noexcept {
+    const ProfileScope scope(w.recorder, SpanKind::kBarrier);
+    return w.team.barrier(w.phase).stop;
   }
 
   // By this thread alone.
@@ -307,15 +332,21 @@ class CpuRunner final : public Runner {
   // One step by this thread alone; throws with the step's op and label in front.
   void execute(Walker& w, uint32_t s) {
     const Step& step = steps_[s];
+    const bool control = step.control != kNone;
+    const ProfileScope scope(w.recorder, control ? SpanKind::kControl : SpanKind::kStep, s);
     try {
-      if (step.control != kNone) {
+      if (control) {
         run_control(w, s);
+      } else if (finite_) {
+        finite_->before(plan_->steps[s], step.operands);
+        run_phases(w, step);
+        finite_->after(plan_->steps[s], step.results);
       } else {
         run_phases(w, sized(step));
       }
       check_guards();
     } catch (...) {
-      rethrow_as_error(plan_->steps[s]);
+      rethrow_as_error(s);
     }
   }
 
@@ -342,7 +373,7 @@ class CpuRunner final : public Runner {
     const Step& step = sized(steps_[part.begin]);
     const StepArgs args = args_of(w, step);
     for (uint32_t p = 0; p < step.num_phases; ++p) {
-      if (p > 0 && w.team.barrier(w.phase).stop) return false;
+      if (p > 0 && stopped(w)) return false;
       if (w.failed) continue;
       const Phase& phase = step.phases[p];
       std::atomic<int64_t>& next = counters_[part.counter + p];
@@ -350,6 +381,7 @@ class CpuRunner final : public Runner {
         for (;;) {
           const int64_t c = next.fetch_add(1, std::memory_order_relaxed);
           if (c >= phase.chunks || w.team.failed.load(std::memory_order_relaxed)) break;
+          const ProfileScope scope(w.recorder, SpanKind::kChunk, part.begin, c, p);
           before(w);
           phase.run(step.state, args, c);
         }
@@ -364,17 +396,23 @@ class CpuRunner final : public Runner {
   // --- Control steps
 
   void run_control(Walker& w, uint32_t s) {
-    for (const Body* body = first_body(w, s); body; body = next_body(w, s)) execute(w, *body);
+    int64_t trip = 0;
+    for (const Body* body = first_body(w, s); body; body = next_body(w, s)) {
+      const ProfileScope scope(w.recorder, SpanKind::kTrip, s, trip++);
+      execute(w, *body);
+    }
   }
 
   // All threads together: whoever arrives last decides what comes next, then all walk it.
   bool share_control(Walker& w, uint32_t s) noexcept {
     const Control& control = controls_[steps_[s].control];
+    const ProfileScope scope(w.recorder, SpanKind::kControl, s, 1, w.thread);
+    int64_t trip = 0;
     for (Turn turn{*this, w, s, true};; turn.first = false) {
-      const auto take = [](void* t) noexcept { static_cast<Turn*>(t)->take(); };
-      const BarrierResult result = w.team.barrier(w.phase, take, &turn);
+      const BarrierResult result = await_turn(turn);
       if (result.stop) return false;
       if (!result.flag) return true;
+      const ProfileScope of_trip(w.recorder, SpanKind::kTrip, s, trip++, w.thread);
       if (!walk(w, *control.body)) return false;
       if (control.plan->kind == PlanControl::Kind::kIf) return true;
     }
@@ -400,6 +438,12 @@ class CpuRunner final : public Runner {
       w.team.flag = body != nullptr;
     }
   };
+
+  static BarrierResult await_turn(Turn& turn) noexcept {
+    const ProfileScope scope(turn.w.recorder, SpanKind::kBarrier);
+    const auto take = [](void* t) noexcept { static_cast<Turn*>(t)->take(); };
+    return turn.w.team.barrier(turn.w.phase, take, &turn);
+  }
 
   void reset_counters(const Body& body) noexcept {
     for (uint32_t i = body.first_counter; i < body.end_counter; ++i) {
@@ -429,6 +473,7 @@ class CpuRunner final : public Runner {
     const PlanControl& plan = *control.plan;
     const int64_t max_trips = plan.length == PlanView::kNone ? plan.max_trips : sizes_[plan.length];
     if (plan.kind == PlanControl::Kind::kIf || control.trips == max_trips) return nullptr;
+    control.trip = control.trips;
     before(w);
     if (plan.kind == PlanControl::Kind::kWhile) {
       execute(w, bodies_[plan.bodies[0]]);
@@ -481,15 +526,19 @@ class CpuRunner final : public Runner {
   void fail(Walker& w, uint32_t s) const noexcept {
     w.failed = true;
     try {
-      rethrow_as_error(plan_->steps[s]);
+      rethrow_as_error(s);
     } catch (...) {
       w.team.fail();
     }
   }
 
-  [[noreturn]] static void rethrow_as_error(const PlanStep& step) {
+  [[noreturn]] void rethrow_as_error(uint32_t s) const {
+    const PlanStep& step = plan_->steps[s];
     std::string context(step.op->name);
     if (!step.label.empty()) context += " at " + step.label;
+    if (step.control && step.control->kind != PlanControl::Kind::kIf) {
+      context += fmt::format(", trip {}", controls_[steps_[s].control].trip);
+    }
     try {
       throw;
     } catch (const Error& e) {
@@ -499,6 +548,8 @@ class CpuRunner final : public Runner {
       throw Error(ErrorKind::kDevice, context + ": out of memory");
     } catch (const std::exception& e) {
       throw Error(ErrorKind::kInternal, context + ": " + e.what());
+    } catch (...) {
+      throw Error(ErrorKind::kInternal, context + ": threw something that is not a std::exception");
     }
   }
 
@@ -519,6 +570,8 @@ class CpuRunner final : public Runner {
   std::byte* thread_scratch_ = nullptr;
   int scratch_threads_ = 1;
   const std::atomic<bool>* cancel_ = nullptr;
+  std::span<ProfileRecorder> recorders_;
+  std::optional<FiniteCheck> finite_;
   std::atomic<bool> wrote_params_{false};
 };
 
