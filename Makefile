@@ -17,6 +17,8 @@ all: build-release
 
 demo: build-release
 	build/release/bin/example-digits --data examples/digits/data
+	build/release/bin/example-charlm --weights examples/charlm/weights \
+	  --text examples/charlm/data/pride_and_prejudice.txt.gz
 
 test: build-release
 	ctest --test-dir build/release -j $(JOBS) --output-on-failure --no-tests=error
