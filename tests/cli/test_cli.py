@@ -234,6 +234,18 @@ class RunErrors(Cli):
         for size in (2**62, 2**63 - 1, 2**50):  # past 64 bits of bytes, or of memory
             self.bad(1, *run, "--dims", f"n={size}")
 
+    def test_bounded_sizes(self):
+        self.layer()
+        run = ["run", "layer.rlx", "-i", "*=random", "-p", "*=random", "--dims", "n=5"]
+        self.good(*run, "-o", "exact")
+        self.good(*run, "-o", "bounded", "--bound", "n=64")
+        self.assertEqual(npy.read(self.dir / "exact" / "y.npy"),
+                         npy.read(self.dir / "bounded" / "y.npy"))
+        self.assertIn("for smaller sizes", self.good(*run, "--bound", "n=64", "--plan"))
+        self.assertIn("n up to = 4", self.bad(1, *run, "--bound", "n=4"))
+        self.assertIn("has the size 'm'", self.bad(1, *run, "--bound", "m=4"))
+        self.assertIn("--bound: expected SYMBOL=SIZE", self.bad(2, *run, "--bound", "n"))
+
     def test_bad_graph_files(self):
         self.layer()
         self.good("inspect", "layer.rlx", "--save", "layer.rlxb")

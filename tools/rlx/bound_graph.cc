@@ -45,7 +45,8 @@ void draw_missing(const Graph& graph, const std::vector<Value>& leaves, uint64_t
 
 BoundGraph bind_values(const ValueArgs& args) {
   BoundGraph bound;
-  Graph graph = bind_dims(load(args.graph), parse_dims(args.dims));
+  bound.loaded = load(args.graph);
+  Graph graph = bind_dims(bound.loaded, parse_dims(args.dims));
   const std::vector<std::string> input_names = leaf_names(graph, graph.inputs());
   const std::vector<std::string> param_names = leaf_names(graph, graph.params());
   const auto input_sources = assign_sources(args.inputs, input_names, "-i", "input");

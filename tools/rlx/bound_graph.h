@@ -11,7 +11,8 @@
 namespace rlx::cli {
 
 struct BoundGraph {
-  Graph graph;  // without symbols
+  Graph loaded;  // as the file has it
+  Graph graph;   // without symbols
   std::vector<Array> inputs;
   std::map<std::string, Array> params;
 };

@@ -24,10 +24,11 @@ struct ValueArgs {
 };
 
 struct RunArgs : ValueArgs {
-  std::string out;    // folder; empty: print a summary of each output
-  int threads = 0;    // 0: as many as the process may use
-  int repeat = 0;     // timed runs after the first
-  std::string trace;  // file for the trace of the last run
+  std::vector<std::string> bounds;  // SYMBOL=SIZE
+  std::string out;                  // folder; empty: print a summary of each output
+  int threads = 0;                  // 0: as many as the process may use
+  int repeat = 0;                   // timed runs after the first
+  std::string trace;                // file for the trace of the last run
   bool dump_passes = false, plan = false, profile = false, find_nan = false;
 };
 void run(const RunArgs& args);

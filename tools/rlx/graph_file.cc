@@ -1,5 +1,7 @@
 #include "tools/rlx/graph_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -46,7 +48,7 @@ void save(const Graph& graph, const std::string& path) {
   write_file(path, std::as_bytes(std::span(text)));
 }
 
-SymbolBindings parse_dims(const std::vector<std::string>& dims) {
+SymbolBindings parse_dims(const std::vector<std::string>& dims, std::string_view option) {
   SymbolBindings bindings;
   for (const std::string& d : dims) {
     const size_t equals = d.find('=');
@@ -56,9 +58,11 @@ SymbolBindings parse_dims(const std::vector<std::string>& dims) {
       const auto [stop, error] = std::from_chars(d.data() + equals + 1, end, size);
       if (error != std::errc() || stop != end) size = -1;
     }
-    if (size < 0) throw UsageError("--dims: expected SYMBOL=SIZE, got '" + d + "'");
+    if (size < 0) {
+      throw UsageError(fmt::format("{}: expected SYMBOL=SIZE, got '{}'", option, d));
+    }
     if (!bindings.emplace(d.substr(0, equals), size).second) {
-      throw UsageError("--dims: '" + d.substr(0, equals) + "' is given twice");
+      throw UsageError(fmt::format("{}: '{}' is given twice", option, d.substr(0, equals)));
     }
   }
   return bindings;

@@ -15,8 +15,8 @@ Graph load(const std::string& path);
 // By extension: .rlx is text, .rlxb is binary; UsageError otherwise.
 void save(const Graph& graph, const std::string& path);
 
-// "n=32" ...: throws UsageError on bad syntax.
-SymbolBindings parse_dims(const std::vector<std::string>& dims);
+// "n=32" ...: throws UsageError on bad syntax, naming the option.
+SymbolBindings parse_dims(const std::vector<std::string>& dims, std::string_view option = "--dims");
 // The graph with these symbols bound; throws Error(kUser) on a symbol that the graph has not.
 Graph bind_dims(const Graph& graph, const SymbolBindings& dims);
 // Binds the symbols that the shapes of the given inputs determine. Throws Error(kUser) if an array

@@ -40,6 +40,11 @@ void add_run(CLI::App& app, RunArgs& args) {
   c.add_option("-o,--output", args.out, "write each output to DIR/<name>.npy")->type_name("DIR");
   c.add_option("--threads", args.threads, "most threads of a run (default: all that are free)")
       ->check(CLI::Range(1, 1024));
+  c.add_option("--bound", args.bounds,
+               "compile one plan for all sizes up to this one, then run it at the size of --dims")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("SYMBOL=SIZE");
   c.add_option("--repeat", args.repeat, "time this many runs after the first")
       ->check(CLI::Range(1, 1000000000));
   c.add_flag("--dump-passes", args.dump_passes, "print the graph after each compiler pass");

@@ -13,6 +13,7 @@
 #include "tools/rlx/arrays.h"
 #include "tools/rlx/bound_graph.h"
 #include "tools/rlx/commands.h"
+#include "tools/rlx/graph_file.h"
 
 namespace rlx::cli {
 namespace {
@@ -21,6 +22,7 @@ constexpr int64_t kPrintedElements = 16;  // of constants, in dumps
 
 CompileOptions compile_options(const RunArgs& args) {
   CompileOptions options;
+  options.bounds = parse_dims(args.bounds, "--bound");
   options.fuse = !args.find_nan;  // so that each op is looked at
   if (args.dump_passes) {
     options.dump = [](std::string_view pass, const Graph& graph) {
@@ -72,7 +74,7 @@ void print_times(const std::vector<double>& times, int threads) {
 
 void run(const RunArgs& args) {
   const BoundGraph bound = bind_values(args);
-  const Graph& graph = bound.graph;
+  const Graph& graph = args.bounds.empty() ? bound.graph : bound.loaded;
   SessionOptions options;
   std::optional<ThreadPool> pool;
   if (args.threads > 0) {
