@@ -35,7 +35,7 @@ void Progress::show(int done, double loss) {
   std::fflush(stdout);
 }
 
-void Progress::clear() {
+void Progress::clear() const {
   if (terminal_) fmt::print("\r\033[K");  // the sequence clears to the end of the line
   std::fflush(stdout);
 }

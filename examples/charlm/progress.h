@@ -13,7 +13,7 @@ class Progress {
   // After so many steps; `loss` is that of the last one.
   void show(int done, double loss);
   // Leaves a terminal's line empty for what comes next.
-  void clear();
+  void clear() const;
 
  private:
   using Clock = std::chrono::steady_clock;
