@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 export JOBS
 
-.PHONY: all demo test bench oracle fuzz format lint build-times asan tsan install-check clean setup
+.PHONY: all demo test bench oracle fuzz fuzz-graph format lint build-times asan tsan install-check clean setup
 .DEFAULT_GOAL := all
 
 setup:
@@ -43,6 +43,12 @@ fuzz: build-fuzz
 	  build/fuzz/bin/fuzz-$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -print_final_stats=1 \
 	    build/fuzz/corpus/$$f fuzz/corpus/$$f || exit 1; \
 	done
+
+# Random graphs through the compiler, for FUZZ_SECONDS.
+fuzz-graph: build-fuzz
+	@mkdir -p build/fuzz/corpus/graph
+	@build/fuzz/bin/fuzz-graph -max_total_time=$(FUZZ_SECONDS) -timeout=30 -max_len=512 \
+	  -print_final_stats=1 build/fuzz/corpus/graph
 
 format: setup
 	@scripts/format.sh
