@@ -132,24 +132,30 @@ std::vector<Chain> chains() {
        [](Builder& b, const Values& x) -> Values { return {add(b, mul(b, x[0], x[1]), x[2])}; },
        {c, s, s},
        1,
-       [](auto... a) { HWY_DYNAMIC_DISPATCH(scale_shift)
-                       (a...); }},
+       [](auto... a) {
+         HWY_DYNAMIC_DISPATCH(scale_shift)
+         (a...);
+       }},
       {"gelu_bias",
        [](Builder& b, const Values& x) -> Values {
          return {activation(b, ActivationKind::kGelu, add(b, x[0], x[1]))};
        },
        {c, s},
        1,
-       [](auto... a) { HWY_DYNAMIC_DISPATCH(gelu_bias)
-                       (a...); }},
+       [](auto... a) {
+         HWY_DYNAMIC_DISPATCH(gelu_bias)
+         (a...);
+       }},
       {"silu_times",
        [](Builder& b, const Values& x) -> Values {
          return {mul(b, activation(b, ActivationKind::kSilu, x[0]), x[1])};
        },
        {c, c},
        1,
-       [](auto... a) { HWY_DYNAMIC_DISPATCH(silu_times)
-                       (a...); }},
+       [](auto... a) {
+         HWY_DYNAMIC_DISPATCH(silu_times)
+         (a...);
+       }},
       {"ten_cheap",
        [](Builder& b, const Values& v) -> Values {
          const Value x = sub(b, mul(b, v[0], v[1]), v[2]);
@@ -160,16 +166,20 @@ std::vector<Chain> chains() {
        },
        {c, c, c},
        1,
-       [](auto... a) { HWY_DYNAMIC_DISPATCH(cheap)
-                       (a...); }},
+       [](auto... a) {
+         HWY_DYNAMIC_DISPATCH(cheap)
+         (a...);
+       }},
       {"exp_row",
        [](Builder& b, const Values& x) -> Values {
          return {mul(b, exp(b, sub(b, x[0], x[1])), x[2])};
        },
        {c, s, s},
        1,
-       [](auto... a) { HWY_DYNAMIC_DISPATCH(exp_of_difference)
-                       (a...); }},
+       [](auto... a) {
+         HWY_DYNAMIC_DISPATCH(exp_of_difference)
+         (a...);
+       }},
       {"momentum",
        [](Builder& b, const Values& x) -> Values {
          const Value m = add(b, mul(b, x[1], 0.875), x[2]);
@@ -177,8 +187,10 @@ std::vector<Chain> chains() {
        },
        {c, c, c},
        2,
-       [](auto... a) { HWY_DYNAMIC_DISPATCH(momentum)
-                       (a...); }},
+       [](auto... a) {
+         HWY_DYNAMIC_DISPATCH(momentum)
+         (a...);
+       }},
   };
 }
 

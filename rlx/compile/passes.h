@@ -37,8 +37,8 @@ Graph merge_common(const Graph& graph);
 
 // Control flow with less to do: Scans with equal steps over the same operands run once; unused
 // outputs, carries and inputs are dropped; carries that never change are captured; equal inputs and
-// outputs merged; small constants put into the bodies; an If on a constant and a Scan of length 0 or
-// 1 replaced by what they do.
+// outputs merged; small constants put into the bodies; an If on a constant and a Scan of length 0
+// or 1 replaced by what they do.
 Graph simplify_control(const Graph& graph);
 
 // Drops nodes that no output or update needs. Inputs and params stay: they are the signature.

@@ -64,15 +64,15 @@ struct CostContext {
 };
 using CostFn = Cost (*)(const CostContext&);
 
-// What a call needs of an operand along an axis of bounded size, whose extent is known only when the
-// call runs: memory beyond the extent holds anything.
+// What a call needs of an operand along an axis of bounded size, whose extent is known only when
+// the call runs: memory beyond the extent holds anything.
 enum class TailRule : uint8_t {
   kRefused,  // the axis must not be bounded
   kIgnored,  // what lies beyond does not reach the live part of any result
   // Likewise, once it is overwritten with this value.
   kZero,
   kOne,
-  kLowest,   // -infinity or the least integer
+  kLowest,  // -infinity or the least integer
   kHighest,
 };
 using TailFn = TailRule (*)(const InferContext&, size_t operand, int64_t axis);

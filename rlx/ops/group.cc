@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "rlx/ops/inline_body.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/cost_util.h"
 #include "rlx/ops/infer_util.h"
+#include "rlx/ops/inline_body.h"
 
 namespace rlx {
 
