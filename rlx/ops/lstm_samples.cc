@@ -110,6 +110,16 @@ void add_shared(std::vector<Case>& all) {
   for (int64_t b = 0; b < 11; ++b) all.back().lengths.push_back(double(b % 4));
 }
 
+// More steps than those whose products with the inputs are kept at once.
+void add_blocks(std::vector<Case>& all) {
+  LstmAttrs carry = both_ways(31);
+  carry.carry = true;
+  all.push_back({"blocks", kF32, 33, 300, 2, carry});
+  all.push_back({"blocks_shared", kF64, 9, 150, 2, both_ways(104)});
+  // Many sums: differences of their results are slow.
+  for (size_t i = all.size() - 2; i < all.size(); ++i) all[i].grad = GradCheck::kNo;
+}
+
 Sample sample_of(const Case& c) {
   LstmAttrs a = c.attrs;
   const LstmSizes<int64_t> n(a, Dims{c.batch, c.steps, c.input});
@@ -153,6 +163,7 @@ std::vector<Sample> samples() {
   add_lengths(all);
   add_sizes(all);
   add_shared(all);
+  add_blocks(all);
   std::vector<Sample> result;
   for (const Case& c : all) result.push_back(sample_of(c));
   return result;

@@ -9,14 +9,16 @@
 namespace rlx::cpu {
 namespace {
 
-// Products with the inputs that are kept at once.
-constexpr int64_t kInputBytes = int64_t{64} << 20;
+// Products with the inputs are kept for so many bytes of steps at once, but for some steps at
+// least.
+constexpr int64_t kInputBytes = int64_t{8} << 20;
+constexpr int64_t kFewestSteps = 32;
 constexpr int64_t kMostRows = 32;  // of a chunk: enough to use the weights that it reads
 constexpr int64_t kFewestRows = 4;
 constexpr int64_t kSequenceChunks = 8;
 // Multiply-adds. A step is shared if it is worth a barrier, by chunks of about so many.
 constexpr int64_t kSharedStep = int64_t{1} << 19;
-constexpr int64_t kSharedChunk = int64_t{1} << 16;
+constexpr int64_t kSharedChunk = int64_t{1} << 17;
 constexpr int64_t kMostSharedSteps = 65536;
 
 int64_t product(std::initializer_list<int64_t> factors) {
@@ -239,14 +241,16 @@ Packing packing_of(const LstmPlan& p, bool hidden) {
 }
 
 double nanoseconds(const LstmPlan& p) {
-  const double steps = double(p.n.batch) * double(p.n.steps);
-  double work = 0;
-  for (int64_t layer = 0; layer < p.n.layers; ++layer) {
-    work += double(p.n.gates()) * double(p.n.layer_input(layer) + p.n.hidden);
-  }
+  const double steps = double(p.n.steps), sequences = double(p.n.batch) * steps;
   const double speed = p.dtype == DType::kF64 ? 2 : 1;
-  return speed * steps * double(p.n.directions) *
-         (work / 30 + 5 * double(p.n.layers * p.n.hidden) + 50);
+  double sum = 0;
+  for (int64_t layer = 0; layer < p.n.layers; ++layer) {
+    const double hidden = double(p.n.gates()) * double(p.n.hidden);
+    const double inputs = double(p.n.gates()) * double(p.n.layer_input(layer));
+    sum += sequences * ((hidden + inputs) / 30 + 5 * double(p.n.hidden) + 50);
+    sum += (inputs + steps * double(p.row_groups()) * hidden) / 8;  // reads of weights
+  }
+  return speed * double(p.n.directions) * sum;
 }
 
 PreparedKernel prepare(const KernelCall& call) {
@@ -264,7 +268,8 @@ PreparedKernel prepare(const KernelCall& call) {
   const bool shared = shares_steps(p);
   choose_parts(p, shared);
   const int64_t of_step = product({p.n.directions, p.n.batch, p.n.gates(), p.element_bytes});
-  p.block_steps = std::clamp<int64_t>(kInputBytes / of_step, 1, std::max<int64_t>(p.n.steps, 1));
+  p.block_steps = std::min(std::max(kInputBytes / of_step, kFewestSteps), p.n.steps);
+  p.block_steps = std::max<int64_t>(p.block_steps, 1);
   make_plans(p);
   add_stages(p, shared);
   place_scratch(p, k);
