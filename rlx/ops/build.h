@@ -125,6 +125,9 @@ struct AttentionAttrs;
 // q [B, Sq, H, D], k [B, Sk, Hkv, D], v [B, Sk, Hkv, Dv]; with mask, bias, lengths or from packed
 // operands: rlx/ops/attention.h.
 Value attention(Builder& b, Value q, Value k, Value v, AttentionAttrs attrs);
+struct LstmAttrs;
+// y, h and c; with a first state or lengths: rlx/ops/lstm.h.
+std::vector<Value> lstm(Builder& b, Value x, Value w_ih, Value w_hh, Value bias, LstmAttrs attrs);
 struct PoolAttrs;
 Value pool(Builder& b, Value x, PoolAttrs attrs);
 

@@ -259,6 +259,16 @@ Cost cost(const CostContext& c) {
   return {flops, io_bytes(c)};
 }
 
+// Sequences do not meet, and lengths end them; without lengths they must be whole. The kernel
+// checks all lengths, so there must be no others: the decomposition checks none.
+TailRule tail(const InferContext& c, size_t operand, int64_t axis) {
+  const LstmOperands at(c.as<LstmAttrs>());
+  if (operand == kX && axis == 0) return TailRule::kIgnored;
+  if (operand == kX && axis == 1) return at.lengths >= 0 ? TailRule::kIgnored : TailRule::kRefused;
+  const bool state = int(operand) == at.h0 || int(operand) == at.c0;
+  return state && axis == 1 ? TailRule::kIgnored : TailRule::kRefused;
+}
+
 }  // namespace
 
 RLX_DEFINE_OP(Lstm) = {
@@ -298,6 +308,7 @@ Source: Hochreiter and Schmidhuber, Long short-term memory; Gers et al. for the 
     .decompose = {.expand = expand_lstm},
     .batching = batch,
     .cost = cost,
+    .tail = tail,
 };
 
 LstmResults lstm(Builder& b, Value x, Value w_ih, Value w_hh, Value bias, LstmAttrs attrs,

@@ -646,6 +646,48 @@ def rope_backward(at, x):
     return rotate(at, x, -1)
 
 
+# --- sequences ------------------------------------------------------------------------------------
+def lstm_pass(x, w, r, bias, h, c, lengths, backwards):
+    """One layer in one direction: y, h, c. The sequences of a batch are turned around as they are long."""
+    steps = np.arange(x.shape[1])
+    live = steps < lengths[:, None]
+    order = np.where(live, lengths[:, None] - 1 - steps, steps) if backwards else steps + 0 * lengths[:, None]
+    turned = np.take_along_axis(x, order[..., None], 1)
+    y = np.zeros((*x.shape[:2], h.shape[1]))
+    for t in steps:
+        i, f, g, o = np.split(turned[:, t] @ w.T + h @ r.T + bias, 4, axis=1)
+        new_c = sp.expit(f) * c + sp.expit(i) * np.tanh(g)
+        new_h = sp.expit(o) * np.tanh(new_c)
+        now = live[:, t, None]
+        h, c = np.where(now, new_h, h), np.where(now, new_c, c)
+        y[:, t] = np.where(now, new_h, 0)
+    return np.take_along_axis(y, order[..., None], 1), h, c
+
+
+@oracle("Lstm")
+def lstm(at, x):
+    hidden, directions = at["hidden_size"], 2 if at["bidirectional"] else 1
+    blocks = at["num_layers"] * directions
+    y, w_ih, w_hh, bias = x[0].a, x[1].a.ravel(), x[2].a.reshape(blocks, 4 * hidden, hidden), x[3].a.reshape(blocks, -1)
+    batch, steps = y.shape[:2]
+    h = x[4].a if at["carry"] else np.zeros((blocks, batch, hidden))
+    c = x[5].a if at["carry"] else np.zeros((blocks, batch, hidden))
+    lengths = x[-1].a if at["has_lengths"] else np.full(batch, steps)
+    last, offset = [], 0
+    for layer in range(at["num_layers"]):
+        parts = []
+        for k in range(layer * directions, (layer + 1) * directions):
+            count = 4 * hidden * y.shape[2]
+            w = w_ih[offset:offset + count].reshape(4 * hidden, y.shape[2])
+            offset += count
+            backwards = at["reverse"] or k % directions == 1
+            part = lstm_pass(y, w, w_hh[k], bias[k], h[k], c[k], lengths, backwards)
+            parts.append(part[0])
+            last.append(part[1:])
+        y = np.concatenate(parts, 2)
+    return [y, np.stack([p[0] for p in last]), np.stack([p[1] for p in last])]
+
+
 # --- attention ------------------------------------------------------------------------------------
 def attention_parts(at, x, inputs):
     """The optional operands of a call by name, and which key each query sees: [B, H, Sq, Sk]."""
