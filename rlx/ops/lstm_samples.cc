@@ -165,6 +165,7 @@ std::vector<Sample> samples() {
   add_shared(all);
   add_blocks(all);
   std::vector<Sample> result;
+  result.reserve(all.size());
   for (const Case& c : all) result.push_back(sample_of(c));
   return result;
 }
