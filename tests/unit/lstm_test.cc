@@ -113,6 +113,7 @@ TEST(Lstm, BitsOfTheDecomposition) {
   const Model model(a, x.type(), false);
   const std::vector<Array> inputs = model.with_weights({x});
   std::vector<TensorType> types;
+  types.reserve(inputs.size());
   for (const Array& i : inputs) types.push_back(i.type());
   const Graph body = expand_to_graph(kLstmOp, Attrs::of(kLstmOp.fields, a), types);
   Session session(cpu_device());
