@@ -11,6 +11,7 @@
 namespace rlx {
 
 RLX_USE_OP(Custom);
+RLX_USE_OP(FillTail);
 
 namespace {
 
@@ -29,6 +30,7 @@ class Prepare {
                                  : fmt::format("{} at {}", step.op->name, step.label));
       }
     }
+    trim_fills();
   }
 
  private:
@@ -105,6 +107,29 @@ class Prepare {
     std::ranges::stable_sort(sizes, {}, volume);
     sizes.pop_back();  // the step itself
     for (std::vector<int64_t>& up_to : sizes) add_variant(step, operands, std::move(up_to));
+  }
+
+  // A filled tail must reach as far as its readers read, whatever variants a run picks.
+  void trim_fills() {
+    const BufferUses uses = uses_of(draft_);
+    for (DraftStep& fill : draft_.steps) {
+      if (fill.op != &kFillTailOp || fill.variants.empty()) continue;
+      for (uint32_t r : uses.readers[fill.results[0].buffer]) {
+        const DraftStep& reader = draft_.steps[r];
+        const auto has = [&](const DraftVariant& v) {
+          return std::ranges::find(reader.variants, v.up_to, &DraftVariant::up_to) !=
+                 reader.variants.end();
+        };
+        const bool same = fill.symbols == reader.symbols &&
+                          fill.variants.size() == reader.variants.size() &&
+                          std::ranges::all_of(fill.variants, has);
+        if (fill.symbols.size() == 1 && fill.symbols == reader.symbols) {
+          std::erase_if(fill.variants, [&](const DraftVariant& v) { return !has(v); });
+        } else if (!same) {
+          fill.variants.clear();
+        }
+      }
+    }
   }
 
   static constexpr size_t kMaxVariants = 64;

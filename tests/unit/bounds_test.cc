@@ -178,6 +178,33 @@ TEST(Bounds, AttentionOfAWholePrompt) {
   }
 }
 
+// The product is prepared at other sizes than the fill of its right operand, which lacks m.
+TEST(Bounds, FillsReachAsFarAsTheirReaders) {
+  Graph g("product");
+  Builder b(g);
+  const Dim m = Dim::symbol("m");
+  const Value x = input(b, "x", kF32, {m, kN}), y = input(b, "y", kF32, {kN, 3});
+  g.add_output("y0", matmul(b, x, y));
+  const Value table = input(b, "table", kF32, {5, m}), i = input(b, "i", kI64, {kN});
+  g.add_output("y1", gather(b, table, i));
+  Session s = session(1);
+  CompileOptions options;
+  options.bounds = {{"m", 9}, {"n", 37}};
+  options.guard_zones = true;
+  Executable bounded = s.compile(g, options), exact = s.compile(g);
+  for (const int64_t n : {37, 20, 5, 1}) {
+    for (const int64_t rows : {9, 2, 1}) {
+      Array index = Array::zeros(kI64, {n});
+      for (int64_t& at : index.mutable_data<int64_t>()) at = 3;
+      const std::vector<Array> in{numbers({rows, n}), numbers({n, 3}), numbers({5, rows}), index};
+      const auto got = bounded.run(in), wanted = exact.run(in);
+      SCOPED_TRACE(fmt::format("n = {}, m = {}", n, rows));
+      expect_equal(got[0], wanted[0], Compare::kRounded);
+      expect_equal(got[1], wanted[1], Compare::kBits);
+    }
+  }
+}
+
 TEST(Bounds, GathersAndTheSizeItself) {
   expect_same(
       [](Builder& b) {
