@@ -314,6 +314,17 @@ Tensor stack(const std::vector<Tensor>& parts) {
   return r;
 }
 
+// Inference accepted the symbolic sizes of g; so must the decompositions of its calls.
+void check_symbolic(const Graph& g) {
+  verify(g, "vmap of symbolic size");
+  for (const Node& n : g.nodes()) {
+    if (!n.op->decompose) continue;
+    std::vector<TensorType> operands;
+    for (Value v : n.operands) operands.push_back(g.type(v));
+    verify(expand_to_graph(*n.op, n.attrs, operands), "decomposition of symbolic size");
+  }
+}
+
 // vmap of g over the named inputs against a loop over `lanes` examples.
 void compare_with_loop(std::string_view what, const Graph& g, const std::vector<std::string>& names,
                        const std::vector<Bindings>& lanes, CheckResult& result) {
@@ -321,6 +332,7 @@ void compare_with_loop(std::string_view what, const Graph& g, const std::vector<
     const Graph batched = vmap(g, int64_t(lanes.size()), names);
     verify(batched, "vmap");
     verify(vmap(g, 0, names), "vmap of size 0");
+    check_symbolic(vmap(g, Dim::symbol("lanes"), names));
     Bindings in = lanes[0];
     std::vector<Bindings> loop;
     for (const Bindings& lane : lanes) {
