@@ -647,6 +647,21 @@ def rope_backward(at, x):
     return rotate(at, x, -1)
 
 
+@oracle("AxialRope2d")
+def axial_rope2d(at, x):
+    a = x[0].a
+    d, end_x, r, kept = (int(at[n]) for n in ("head_dim", "end_x", "repeat_factor", "num_k_exclude"))
+    # As compute_axial_cis of SAM 2.
+    freqs = at["theta"] ** (-np.arange(0, d, 4) / d)
+    t = np.arange(end_x * int(at["end_y"]))
+    angles = np.concatenate([np.outer(t % end_x, freqs), np.outer(t // end_x, freqs)], axis=-1)
+    angles = np.tile(angles, (r, 1)) if at["repeat_mode"] == "Tile" else np.repeat(angles, r, axis=0)
+    angles = np.concatenate([angles, np.zeros((kept, d // 2))])
+    pairs = a.reshape(a.shape[:-1] + (int(at["num_heads"]), d // 2, 2))
+    turned = (pairs[..., 0] + 1j * pairs[..., 1]) * np.exp(1j * angles)[:, None, :]
+    return [np.stack([turned.real, turned.imag], axis=-1).reshape(a.shape)]
+
+
 # --- sequences ------------------------------------------------------------------------------------
 def lstm_pass(x, w, r, bias, h, c, lengths, backwards):
     """One layer in one direction: y, h, c. The sequences of a batch are turned around as they are long."""
