@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Compares the float64 reference with NumPy, SciPy and JAX on every sample of every op.
+# oracle.sh [FILTER ...]: compares the float64 reference with NumPy, SciPy and JAX on every sample of
+# every op, or of those whose names hold a filter.
 # Needs the release build; Python packages go into a virtual environment under build/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,5 +13,5 @@ if [ ! -x "$venv/bin/python" ] || ! cmp -s tests/oracle/requirements.txt "$venv/
 fi
 rm -rf build/oracle
 mkdir -p build/oracle
-(cd build/oracle && ../release/bin/rlx-conformance export)
+(cd build/oracle && ../release/bin/rlx-conformance export "$@")
 "$venv/bin/python" tests/oracle/check_reference.py build/oracle/oracle
