@@ -133,6 +133,10 @@ std::string_view fits_group_product(const KernelCall& call, const OpDef& root_op
   for (size_t i = 0; i < kRootOperands; ++i) {
     if (parts.root_operands[i] != i) return "the root's operands are not the group's first";
   }
+  // A frozen one is packed for the product, and not there in its own form.
+  if (std::count(parts.after.inputs.begin(), parts.after.inputs.end(), 1u) > 0) {
+    return "the calls after the root read its right operand";
+  }
   if (parts.after.inputs.size() + parts.after.outputs.size() > kMostTensors) {
     return "too many operands and results";
   }
