@@ -9,6 +9,7 @@
 
 #include "rlx/base/checked.h"
 #include "rlx/compile/bodies.h"
+#include "rlx/compile/epilogue.h"
 #include "rlx/compile/group_body.h"
 #include "rlx/compile/group_units.h"
 #include "rlx/ir/leaf.h"
@@ -222,7 +223,8 @@ class Grouper {
   }
 
   // Measured (bench training_block): while a value stays in the core's own cache, a second pass
-  // over it costs less than pieces of a product, or than a norm that is fed row by row.
+  // over it costs less than pieces of a product, or than a norm that is fed row by row. What the
+  // stores of a product do themselves (product_epilogue) costs less at any size.
   std::string_view measured(const Candidate& c, size_t neighbors) const {
     constexpr int64_t kProductBytes = int64_t(3) << 20, kNormBytes = int64_t(1) << 19;
     constexpr int64_t kFewColumns = 16;
@@ -252,7 +254,8 @@ class Grouper {
     if (root_[unit] != kNoRoot) {
       return refuse(fmt::format("it is fused with {}, which saves no less", name(root_[unit])));
     }
-    if (const std::string_view why = measured(c, members.size()); !why.empty()) return refuse(why);
+    const std::string_view costly = measured(c, members.size());
+    if (!costly.empty() && !is_product(*graph_.node(c.root).op)) return refuse(costly);
     const uint32_t both[] = {root_unit, unit};
     if (!units_.is_convex(both)) return refuse("a call between them would need its result first");
     if (!keeps_updates(both)) return refuse("the old value of a param is read after it");
@@ -261,6 +264,9 @@ class Grouper {
       return refuse(fmt::format("it would save {} bytes and lose {}", c.saved, lost));
     }
     const UnitCall call = unit_call(units_, both, c.root, options_.strict_rounding);
+    if (!costly.empty() && !product_epilogue(*call.attrs.as<GroupAttrs>().body)) {
+      return refuse(costly);
+    }
     std::string reasons;
     if (!entry_of(call, &reasons)) return refuse(without_other_roots(reasons));
     root_[units_.merge(both)] = c.root;

@@ -149,14 +149,15 @@ struct Case {
   bool prepacked = false, accumulate = false, epilogue = false, shared_b = false;
   int64_t c_pad = 0;
   int64_t scratch_target = GemmPlan::kScratchTarget;
+  bool by_tiles = false;  // an epilogue of rows, on single tiles
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.m << "x" << c.n << "x" << c.k << " batch " << c.batch << " a form "
              << static_cast<int>(c.a) << " b form " << static_cast<int>(c.b)
              << (c.prepacked ? " prepacked" : "") << (c.accumulate ? " accumulate" : "")
-             << (c.epilogue ? " epilogue" : "") << (c.shared_b ? " shared b" : "") << " c pad "
-             << c.c_pad;
+             << (c.by_tiles ? " by tiles" : "") << (c.epilogue ? " epilogue" : "")
+             << (c.shared_b ? " shared b" : "") << " c pad " << c.c_pad;
 }
 
 // A sum of blocks, or one chain from *start.
@@ -221,6 +222,14 @@ void double_and_add_column(const void* state, void* row, int64_t batch, int64_t 
   }
 }
 
+template <class T>
+void double_and_add_columns(const void* state, void* c, int64_t row_stride, int64_t batch,
+                            int64_t i, int64_t rows, int64_t j, int64_t n) {
+  for (int64_t q = 0; q < rows; ++q) {
+    double_and_add_column<T>(state, static_cast<T*>(c) + q * row_stride, batch, i + q, j, n);
+  }
+}
+
 // Runs the plan's chunks in a scrambled order with scratch that is NaN where nothing was packed,
 // and thread scratch that is NaN at the begin of every chunk.
 void run_plan(const GemmPlan& plan, GemmArgs args, uint32_t seed) {
@@ -281,7 +290,11 @@ void check_case(const Case& c, std::string* path = nullptr) {
   args.a = a.values.data();
   args.b = c.prepacked ? static_cast<const void*>(packed.data()) : b.values.data();
   args.c = out;
-  if (c.epilogue) args.epilogue = {&double_and_add_column<T>, &state};
+  if (c.by_tiles) {
+    args.epilogue = {nullptr, &state, &double_and_add_columns<T>, true};
+  } else if (c.epilogue) {
+    args.epilogue = {&double_and_add_column<T>, &state};
+  }
   run_plan(plan, args, 7);
   if (testing::Test::HasFatalFailure()) return;
   ASSERT_TRUE(memory.intact());
@@ -306,6 +319,11 @@ void check_case(const Case& c, std::string* path = nullptr) {
     }
   }
   for (const int times : state.seen) ASSERT_EQ(times, c.epilogue ? 1 : 0);
+  if (c.epilogue && !c.by_tiles) {
+    Case tiles = c;
+    tiles.by_tiles = true;
+    check_case<T>(tiles);
+  }
 }
 
 void check_both(const Case& c) {

@@ -336,15 +336,22 @@ TEST(Groups, FormWhereTheySaveBytes) { check(fused_cases()); }
 TEST(Groups, LeaveAloneWhatTheyWouldMakeWorse) { check(single_cases()); }
 
 TEST(Groups, LeaveAloneWhatMeasuredNoGain) {
-  const auto calls = [](int64_t rows) {
+  const auto calls = [](int64_t rows, ActivationKind kind, DType t = DType::kF32) {
     Maker m;
-    const Value x = m.in("x", {rows, 64}), w = m.in("w", {64, 512}), c = m.in("c", {512});
-    m.out(linear(m, x, w, c));
+    const Value x = m.in("x", {rows, 64}, t), w = m.in("w", {64, 512}, t), c = m.in("c", {512}, t);
+    m.out(activation(m.b, kind, linear(m, x, w, c)));
     return form(m.g, false);
   };
-  EXPECT_EQ(calls(1535).calls, "MatMul, Binary");
-  EXPECT_NE(calls(1535).notes.find("the product stays in the cache"), std::string::npos);
-  EXPECT_EQ(calls(1536).calls, "Group(MatMul Binary) -> 1");
+  const std::string alone = "MatMul, ElementwiseRegion(Binary Activation) -> 1";
+  const std::string fused = "Group(MatMul Binary Activation) -> 1";
+  EXPECT_EQ(calls(1535, ActivationKind::kTanh).calls, alone);
+  EXPECT_NE(calls(1535, ActivationKind::kTanh).notes.find("the product stays in the cache"),
+            std::string::npos);
+  EXPECT_EQ(calls(1536, ActivationKind::kTanh).calls, fused);
+  // What the stores of a product do themselves.
+  EXPECT_EQ(calls(1, ActivationKind::kRelu).calls, fused);
+  EXPECT_EQ(calls(1535, ActivationKind::kGelu).calls, fused);
+  EXPECT_EQ(calls(500, ActivationKind::kRelu, DType::kF64).calls, alone);
   const auto norm = [](int64_t rows) {
     Maker m;
     const Value x = m.in("x", {rows, 256}), r = m.in("r", {rows, 256});

@@ -33,6 +33,9 @@ struct GemmEpilogue {
   // The same for the rows [i, i + rows), which are row_stride elements apart.
   void (*apply_rows)(const void* state, void* c, int64_t row_stride, int64_t batch, int64_t i,
                      int64_t rows, int64_t j, int64_t n) = nullptr;
+  // Whether apply_rows costs so little that it is best called on single register tiles, which are
+  // in the first-level cache, instead of pieces that make up for a call.
+  bool by_tiles = false;
 };
 
 struct GemmArgs {

@@ -38,6 +38,7 @@ struct Loops {
     int64_t a_packed_skip = 0;  // and those before the block's first
     const T* b = nullptr;
     int64_t k = 0;
+    bool last = false;  // k block of the sum
     Result result = Result::kStore;
     const char* next = nullptr;  // the part of B needed after this one, if it should be prefetched
     int64_t next_lines = 0;
@@ -62,6 +63,16 @@ struct Loops {
       e.apply(e.state, c + i * g.c_row_stride, g.batch, i, j, columns);
     }
   }
+
+  // A tile is complete.
+  static HWY_INLINE void finish_tile(const GemmBlock& g, int64_t row, int64_t rows, int64_t j,
+                                     int64_t columns) {
+    const GemmEpilogue& e = g.epilogue;
+    e.apply_rows(e.state, static_cast<T*>(g.c) + row * g.c_row_stride + j, g.c_row_stride, g.batch,
+                 row, rows, j, columns);
+  }
+
+  static bool by_tiles(const GemmBlock& g) { return g.epilogue.by_tiles && !g.swapped; }
 
   // A tile at the right edge: compute whole vectors in a buffer.
   static HWY_NOINLINE void edge_tile(TileFunction<T> kernel, TileArgs<T> t, int64_t rows,
@@ -115,6 +126,7 @@ struct Loops {
     t.result = s.result;
     t.segment = tiles > 2 ? 16 : 4;  // one tile alone must fetch two lines a step: spread them
     t.segment_lines = divide_up(share, HWY_MAX(int64_t{1}, s.k / t.segment));
+    const bool finishes = s.last && by_tiles(g);
     for (int64_t sub = 0; sub < kPanel && j0 + sub < g.n; sub += kTileColumns) {
       const int64_t columns = HWY_MIN(kTileColumns, g.n - j0 - sub);
       t.b = s.b + sub;
@@ -133,6 +145,7 @@ struct Loops {
         } else {
           edge_tile(kernel, t, rows, columns);
         }
+        if (finishes) finish_tile(g, row, rows, j0 + sub, columns);
       }
     }
   }
@@ -180,6 +193,7 @@ struct Loops {
   static void panels_step(const GemmBlock& g, Step s, int64_t p, int64_t count, int64_t k0,
                           const T* next, int64_t next_k) {
     s.result = g.accumulate ? Result::kContinue : k0 > 0 ? Result::kAdd : Result::kStore;
+    s.last = k0 + s.k == g.k;
     const bool local = g.b_mode == OperandMode::kLocal;
     if (local) pack_panels(g, p, count, k0, s.k);
     if (next) {
@@ -194,7 +208,7 @@ struct Loops {
 
   // The panels [finished, done) are complete.
   static void finish_panels(const GemmBlock& g, int64_t& finished, int64_t done) {
-    if (done - finished < g.finish_panels && done < g.panel_end) return;
+    if (by_tiles(g) || (done - finished < g.finish_panels && done < g.panel_end)) return;
     finish(g, finished * kPanel, HWY_MIN(g.n, done * kPanel) - finished * kPanel);
     finished = done;
   }
@@ -276,7 +290,9 @@ struct Loops {
       t.b = packed_at(g, p, 0);
       t.c = static_cast<T*>(g.c) + row * g.c_row_stride + p * kPanel;
       kernel(t);
-      finish_panels(g, finished, p + group);
+      if (p + group - finished < g.finish_panels) continue;
+      finish(g, finished * kPanel, (p + group - finished) * kPanel);
+      finished = p + group;
     }
     return p;
   }
@@ -303,6 +319,7 @@ struct Loops {
       t.a = static_cast<const T*>(g.a) + row * g.a_row_stride;
       t.c = static_cast<T*>(g.c) + row * g.c_row_stride + j;
       kTiles<T, kVectors, TileForm::kDirect>[static_cast<size_t>(g.tiles.height(i) - 1)](t);
+      if (by_tiles(g)) finish_tile(g, row, g.tiles.height(i), j, columns);
     }
   }
 
@@ -329,6 +346,7 @@ struct Loops {
         kernel(t);
       }
     }
+    if (by_tiles(g) && j > begin) finish(g, begin, j - begin);
     for (; j < end; j += kTileColumns) {
       const int64_t columns = HWY_MIN(kTileColumns, end - j);
       if (columns > kTileColumns - kLanes) {
@@ -339,7 +357,7 @@ struct Loops {
         }
       }
     }
-    finish(g, begin, end - begin);
+    if (!by_tiles(g)) finish(g, begin, end - begin);
   }
 
   static const GemmKernels& table() {

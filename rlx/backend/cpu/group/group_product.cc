@@ -4,9 +4,11 @@
 
 #include "rlx/backend/cpu/group/group_kernels.h"
 #include "rlx/backend/cpu/group/group_parts.h"
+#include "rlx/backend/cpu/group/product_store.h"
 #include "rlx/backend/cpu/kernels/conv_call.h"
 #include "rlx/backend/cpu/kernels/product.h"
 #include "rlx/base/checked.h"
+#include "rlx/compile/epilogue.h"
 #include "rlx/ops/group.h"
 
 namespace rlx {
@@ -69,6 +71,29 @@ void run_finish(const void* state, const StepArgs& args, const FinishedPiece& p,
                 {p.flat, p.flat_step, p.rows, p.columns, p.sums_step}, scratch);
 }
 
+// A hard-wired finish. Places are those among the operands of the root's step.
+struct StoreState {
+  ProductStoreFn store;
+  std::optional<size_t> bias, residual, before;
+  size_t result;
+  int64_t columns;
+};
+
+void run_store(const void* state, const StepArgs& args, const FinishedPiece& p, void* /*scratch*/) {
+  const auto& s = *static_cast<const StoreState*>(state);
+  ProductStore t;
+  t.sums = static_cast<const float*>(p.sums);
+  if (s.bias) t.bias = args.in<float>(*s.bias) + p.flat % s.columns;
+  if (s.residual) t.residual = args.in<float>(*s.residual) + p.flat;
+  if (s.before) t.before = static_cast<float*>(args.operands[*s.before]) + p.flat;
+  t.result = static_cast<float*>(args.operands[s.result]) + p.flat;
+  t.sums_step = p.sums_step;
+  t.step = p.flat_step;
+  t.rows = p.rows;
+  t.columns = p.columns;
+  s.store(t);
+}
+
 struct ProductState {
   PreparedKernel root;
   std::vector<size_t> inputs, outputs;   // operands (kHanded: none) and results of the group
@@ -112,14 +137,86 @@ size_t result_of_product(const KernelCall& call, const GroupParts& parts) {
   return GroupPart::kHanded;
 }
 
+ProductAxes axes_of(const KernelCall& root) {
+  const auto axes = &root.op == &kMatMulOp ? matmul_axes : dot_general_axes;
+  return axes(root.attrs, root.operands[0], root.operands[1], root.results[0]);
+}
+
+// The end of the product that product_store knows; none if the part after the root is another, or
+// its operands lie otherwise in memory.
+std::optional<ProductEpilogue> stored_epilogue(const KernelCall& call, const KernelCall& root) {
+  auto e = product_epilogue(*call.as<GroupAttrs>().body);
+  const Dims& dims = root.results[0].dims;
+  if (!e || !call.used(e->result) || root.results[0].num_elements() == 0) return std::nullopt;
+  if (e->bias && call.operands[*e->bias].strides.back() != 1) return std::nullopt;
+  if (e->residual && !call.operands[*e->residual].is_dense()) return std::nullopt;
+  // Columns of the product are those of the result.
+  const Product p = make_product(axes_of(root));
+  if (dims.back() < 2 || p.column.size != dims.back() || p.column.c != 1) return std::nullopt;
+  if (e->before && !call.used(*e->before)) e->before.reset();
+  return e;
+}
+
+double store_nanoseconds(const ProductEpilogue& e) {
+  const bool gelu = e.activation && *e.activation != ActivationKind::kRelu;
+  return gelu ? 0.5 : 0.05;  // for one element
+}
+
+// Sets what the root's step gets of the group, and the finish that works on it.
+Finish store_finish(const ProductEpilogue& e, int64_t columns, ProductState& s) {
+  StoreState store{product_store(e.activation, e.bias.has_value(), e.residual.has_value()),
+                   {},
+                   {},
+                   {},
+                   0,
+                   columns};
+  const auto add_input = [&](const std::optional<size_t>& from, std::optional<size_t>& to) {
+    if (!from) return;
+    to = kRootOperands + s.inputs.size();
+    s.inputs.push_back(*from);
+  };
+  add_input(e.bias, store.bias);
+  add_input(e.residual, store.residual);
+  store.result = kRootOperands + s.inputs.size();
+  s.outputs.push_back(e.result);
+  if (e.before) {
+    store.before = store.result + 1;
+    s.outputs.push_back(*e.before);
+  }
+  Finish finish;
+  finish.run = run_store;
+  finish.state = std::make_shared<StoreState>(store);
+  finish.nanoseconds_per_element = store_nanoseconds(e);
+  finish.by_tiles = true;
+  return finish;
+}
+
+// The finish by a program; `c_result` as in ProductState.
+Finish program_finish(const KernelCall& call, const GroupParts& parts, const Dims& dims,
+                      size_t c_result, ProductState& s) {
+  s.inputs = parts.after.inputs;
+  s.outputs = parts.after.outputs;
+  // The output that lies where the product is summed.
+  const auto over = std::find(s.outputs.begin(), s.outputs.end(), c_result);
+  PartProgram program = part_program(
+      call, parts.after, dims, over == s.outputs.end() ? 0 : size_t(over - s.outputs.begin()));
+  Finish finish;
+  finish.run = run_finish;
+  finish.thread_scratch_bytes = program.scratch_bytes();
+  finish.nanoseconds_per_element = program.nanoseconds_per_element();
+  const auto handed = std::find(s.inputs.begin(), s.inputs.end(), GroupPart::kHanded);
+  finish.state = std::make_shared<FinishState>(
+      FinishState{std::move(program), s.inputs.size(), size_t(handed - s.inputs.begin())});
+  return finish;
+}
+
 PreparedKernel prepare_root(const KernelCall& root, Finish finish) {
   if (&root.op == &kConvOp) return prepare_conv(root, std::move(finish));
-  const auto axes_of = &root.op == &kMatMulOp ? matmul_axes : dot_general_axes;
   if (is_half(root.results[0].dtype)) {
-    return prepare_product_half(root, axes_of, std::move(finish));
+    const auto axes = &root.op == &kMatMulOp ? matmul_axes : dot_general_axes;
+    return prepare_product_half(root, axes, std::move(finish));
   }
-  const TensorDesc &a = root.operands[0], &b = root.operands[1], &c = root.results[0];
-  return prepare_product_gemm(root, make_product(axes_of(root.attrs, a, b, c)), std::move(finish));
+  return prepare_product_gemm(root, make_product(axes_of(root)), std::move(finish));
 }
 
 }  // namespace
@@ -149,23 +246,11 @@ PreparedKernel prepare_group_product(const KernelCall& call) {
   const GroupParts parts = split_group(call).parts;
   const RootCall root(call, parts);
   ProductState s;
-  s.inputs = parts.after.inputs;
-  s.outputs = parts.after.outputs;
-  // The output that lies where the product is summed.
   const size_t c_result = result_of_product(call, parts);
-  const auto over = std::find(s.outputs.begin(), s.outputs.end(), c_result);
-  PartProgram program =
-      part_program(call, parts.after, root.result.dims,
-                   over == s.outputs.end() ? 0 : size_t(over - s.outputs.begin()));
-  Finish finish;
-  finish.run = run_finish;
-  finish.thread_scratch_bytes = program.scratch_bytes();
-  finish.nanoseconds_per_element = program.nanoseconds_per_element();
-  const auto handed = std::find(s.inputs.begin(), s.inputs.end(), GroupPart::kHanded);
-  finish.state = std::make_shared<FinishState>(
-      FinishState{std::move(program), s.inputs.size(), size_t(handed - s.inputs.begin())});
-
-  s.root = prepare_root(root.call, std::move(finish));
+  const auto stored = stored_epilogue(call, root.call);
+  s.root =
+      prepare_root(root.call, stored ? store_finish(*stored, root.result.dims.back(), s)
+                                     : program_finish(call, parts, root.result.dims, c_result, s));
   PreparedKernel k;
   k.scratch_bytes = s.root.scratch_bytes;
   k.thread_scratch_bytes = s.root.thread_scratch_bytes;

@@ -243,6 +243,7 @@ void run_finished(const void* state, const StepArgs& args, int64_t chunk) {
   a.thread_scratch = args.thread_scratch;
   a.epilogue.state = &run;
   a.epilogue.apply_rows = finish_rows;
+  a.epilogue.by_tiles = s.finish.by_tiles;
   s.plan.run(P, chunk, a);
 }
 

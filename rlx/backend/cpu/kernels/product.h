@@ -55,6 +55,7 @@ struct Finish {
               void* scratch) = nullptr;
   int64_t thread_scratch_bytes = 0;
   double nanoseconds_per_element = 0;
+  bool by_tiles = false;  // cheap enough to be called on single register tiles
   explicit operator bool() const { return run != nullptr; }
 };
 
