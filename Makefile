@@ -22,9 +22,9 @@ demo: build-release
 
 test: build-release
 	ctest --test-dir build/release -j $(JOBS) --output-on-failure --no-tests=error
-	build/release/bin/rlx-conformance test
-	build/release/bin/rlx-conformance grad
-	build/release/bin/rlx-conformance samples
+	scripts/conformance.sh build/release/bin/rlx-conformance test
+	scripts/conformance.sh build/release/bin/rlx-conformance grad
+	scripts/conformance.sh build/release/bin/rlx-conformance samples
 
 bench: build-release
 	build/release/bin/rlx-bench

@@ -65,7 +65,9 @@ endif()
 if(RLX_MOLD)
   find_program(RLX_MOLD_PROGRAM mold)
   if(RLX_MOLD_PROGRAM)
-    target_link_options(rlx_options INTERFACE -fuse-ld=mold)
+    # mold 1.10 may begin the read-only-after-relocation segment in the middle of a page, behind a
+    # small .tbss; the loader then refuses the program ("cannot apply additional memory protection").
+    target_link_options(rlx_options INTERFACE -fuse-ld=mold -Wl,-z,norelro)
   endif()
 endif()
 

@@ -4,6 +4,7 @@ A file that passed is skipped until it, a header it includes, its flags or .clan
 """
 import argparse
 import concurrent.futures
+import functools
 import hashlib
 import json
 import pathlib
@@ -15,9 +16,18 @@ from includes import FOLDERS, ROOT, closure_of, text_of
 CLANG_TIDY = "clang-tidy-14"
 
 
+@functools.lru_cache(maxsize=None)
+def rules():
+    """All configuration files of clang-tidy."""
+    files = [ROOT / ".clang-tidy"]
+    for folder in FOLDERS:
+        files += sorted((ROOT / folder).rglob(".clang-tidy"))
+    return b"".join(file.read_bytes() for file in files)
+
+
 def key_of(file, command):
     digest = hashlib.sha256(command.encode())
-    digest.update((ROOT / ".clang-tidy").read_bytes())
+    digest.update(rules())
     for part in closure_of(file):
         digest.update(text_of(part).encode())
     return digest.hexdigest()

@@ -1,4 +1,5 @@
-// rlx-conformance MODE [FILTER ...]: every op of the table against the float64 reference.
+// rlx-conformance MODE [--part I/N] [FILTER ...]: every op of the table against the float64
+// reference.
 //   test      kernels against the reference, all entries and layouts; wrong calls; round trips;
 //             decompositions against the direct reference
 //   grad      derivatives of first and second order, and batching
@@ -7,11 +8,15 @@
 //   export    writes every sampled call with the reference's result into ./oracle (see
 //             tests/oracle)
 // A filter is a part of a case name ("Softmax/axis1_f32"); several are alternatives. A filter that
-// matches nothing is an error.
+// matches nothing is an error. --part 2/3 takes every third case, beginning with the second: the
+// parts may run at the same time.
 #include <fmt/core.h>
 
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,19 +43,33 @@ struct Tally {
   }
 };
 
+// Every `of`-th case, beginning with number `index` (from 0).
+struct Share {
+  int64_t index = 0, of = 1;
+};
+
+// From "2/3"; nothing if the text is no such share.
+std::optional<Share> share_of(const std::string& text) {
+  Share s;
+  const char* end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, s.index);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '/') return std::nullopt;
+  const auto second = std::from_chars(first.ptr + 1, end, s.of);
+  if (second.ec != std::errc() || second.ptr != end) return std::nullopt;
+  if (s.index < 1 || s.index > s.of) return std::nullopt;
+  --s.index;
+  return s;
+}
+
 class Filter {
  public:
-  explicit Filter(std::vector<std::string> parts)
-      : parts_(std::move(parts)), used_(parts_.size()) {}
+  Filter(std::vector<std::string> parts, Share share)
+      : parts_(std::move(parts)), used_(parts_.size()), share_(share) {}
   bool accepts(const std::string& name) {
-    bool hit = parts_.empty();
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      if (name.find(parts_[i]) == std::string::npos) continue;
-      used_[i] = 1;
-      hit = true;
-    }
-    return hit;
+    return matches(name) && matched_++ % share_.of == share_.index;
   }
+  // Of all shares.
+  int64_t matched() const { return matched_; }
   int unused() const {
     int n = 0;
     for (size_t i = 0; i < parts_.size(); ++i) {
@@ -62,8 +81,20 @@ class Filter {
   }
 
  private:
+  bool matches(const std::string& name) {
+    bool hit = parts_.empty();
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (name.find(parts_[i]) == std::string::npos) continue;
+      used_[i] = 1;
+      hit = true;
+    }
+    return hit;
+  }
+
   std::vector<std::string> parts_;
   std::vector<char> used_;
+  Share share_;
+  int64_t matched_ = 0;
 };
 
 template <class F>
@@ -127,7 +158,7 @@ int run(const std::string& mode, Filter filter) {
   }
   const int unused = filter.unused();
   fmt::print("{}: {} cases, {} checks, {} failed\n", mode, tally.cases, tally.checks, tally.failed);
-  return tally.failed > 0 || unused > 0 || tally.cases == 0 ? 1 : 0;
+  return tally.failed > 0 || unused > 0 || filter.matched() == 0 ? 1 : 0;
 }
 
 }  // namespace
@@ -135,8 +166,20 @@ int run(const std::string& mode, Filter filter) {
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   if (mode != "test" && mode != "grad" && mode != "samples" && mode != "list" && mode != "export") {
-    fmt::print(stderr, "usage: rlx-conformance test|grad|samples|list|export [FILTER ...]\n");
+    fmt::print(stderr,
+               "usage: rlx-conformance test|grad|samples|list|export [--part I/N] [FILTER ...]\n");
     return 2;
   }
-  return run(mode, Filter({argv + 2, argv + argc}));
+  std::vector<std::string> filters(argv + 2, argv + argc);
+  Share share;
+  if (!filters.empty() && filters[0] == "--part") {
+    const std::optional<Share> asked = filters.size() > 1 ? share_of(filters[1]) : std::nullopt;
+    if (!asked) {
+      fmt::print(stderr, "--part takes I/N with 1 <= I <= N, for instance 2/3\n");
+      return 2;
+    }
+    share = *asked;
+    filters.erase(filters.begin(), filters.begin() + 2);
+  }
+  return run(mode, Filter(std::move(filters), share));
 }

@@ -18,7 +18,7 @@ constexpr int64_t kFewestRows = 4;
 constexpr int64_t kSequenceChunks = 8;
 // Multiply-adds. A step is shared if it is worth a barrier, by chunks of about so many.
 constexpr int64_t kSharedStep = int64_t{1} << 19;
-constexpr int64_t kSharedChunk = int64_t{1} << 17;
+constexpr int64_t kSharedChunk = int64_t{1} << 18;
 constexpr int64_t kMostSharedSteps = 65536;
 
 int64_t product(std::initializer_list<int64_t> factors) {
@@ -41,9 +41,9 @@ void place_blocks(LstmPlan& p, LstmWeights& w, bool hidden) {
   int64_t at = 0;
   for (int64_t block = 0; block < p.n.blocks(); ++block) {
     w.block_offset.push_back(at);
-    const int64_t inputs = p.n.layer_input(block / p.n.directions);
-    const int64_t bytes = hidden
-                              ? checked_mul(4, p.units_packed_bytes())
+    const int64_t inputs = hidden ? p.n.hidden : p.n.layer_input(block / p.n.directions);
+    const int64_t bytes = hidden && p.apart
+                              ? checked_mul(4, p.gate_packed_bytes())
                               : int64_t(GemmPlan::packed_b_bytes(p.element(), p.n.gates(), inputs));
     at = checked_add(at, bytes);
   }
@@ -95,11 +95,12 @@ GemmPlan project_plan(const LstmPlan& p, int64_t inputs, int64_t steps) {
 GemmPlan recurrent_plan(const LstmPlan& p, int64_t rows, int64_t units) {
   GemmShape s;
   s.m = rows;
-  s.n = units;
+  s.n = s.c_row_stride = 4 * units;
   s.k = s.a_row_stride = p.n.hidden;
-  s.c_row_stride = 4 * units;
+  if (!p.apart) return GemmPlan(p.element(), std::move(s), true);
+  s.n = units;
   s.a_offset.assign(4, 0);
-  const int64_t gate = p.units_packed_bytes() / p.element_bytes;
+  const int64_t gate = p.gate_packed_bytes() / p.element_bytes;
   s.b_offset = {0, gate, 2 * gate, 3 * gate};
   s.c_offset = {0, units, 2 * units, 3 * units};
   return GemmPlan(p.element(), std::move(s), true);
@@ -219,12 +220,17 @@ Packing packing_of(const LstmPlan& p, bool hidden) {
   sizes.n = p.n;
   sizes.dtype = p.dtype;
   sizes.element_bytes = p.element_bytes;
+  sizes.apart = p.apart;
   sizes.input_weights.block_offset = p.input_weights.block_offset;
   sizes.hidden_weights.block_offset = p.hidden_weights.block_offset;
   Packing packing;
   packing.operand = hidden ? 2 : 1;
-  packing.key = fmt::format("lstm:{}:{}x{}x{}x{}", hidden ? "hidden" : "input", p.n.layers,
-                            p.n.directions, p.n.hidden, hidden ? p.n.hidden : p.n.input);
+  packing.key =
+      fmt::format("lstm:{}:{}x{}x{}x{}",
+                  !hidden   ? "input"
+                  : p.apart ? "gates"
+                            : "hidden",
+                  p.n.layers, p.n.directions, p.n.hidden, hidden ? p.n.hidden : p.n.input);
   packing.bytes = w.block_offset.back();
   packing.pack = [sizes = std::make_shared<const LstmPlan>(std::move(sizes)), hidden](
                      const void* source, void* packed) {
@@ -257,6 +263,9 @@ PreparedKernel prepare(const KernelCall& call) {
   PreparedKernel k;
   LstmPlan p = sizes_of(call);
   if (p.n.batch == 0) return k;
+  const bool shared = shares_steps(p);
+  choose_parts(p, shared);
+  p.apart = p.units < p.n.hidden;
   place_blocks(p, p.input_weights, false);
   place_blocks(p, p.hidden_weights, true);
   const auto freeze = [&](LstmWeights& w, bool hidden) {
@@ -265,8 +274,6 @@ PreparedKernel prepare(const KernelCall& call) {
   };
   freeze(p.input_weights, false);
   freeze(p.hidden_weights, true);
-  const bool shared = shares_steps(p);
-  choose_parts(p, shared);
   const int64_t of_step = product({p.n.directions, p.n.batch, p.n.gates(), p.element_bytes});
   p.block_steps = std::min(std::max(kInputBytes / of_step, kFewestSteps), p.n.steps);
   p.block_steps = std::max<int64_t>(p.block_steps, 1);

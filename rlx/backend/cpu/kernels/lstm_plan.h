@@ -44,6 +44,9 @@ struct LstmPlan {
   int64_t element_bytes = 4;    // of the type of computation
   int64_t block_steps = 1;      // whose inputs are multiplied at once
   int64_t rows = 1, units = 1;  // of a chunk: sequences and hidden units
+  // Whether the gates of hidden weights are packed as matrices of their own, of which a chunk can
+  // take some units.
+  bool apart = false;
   std::vector<LstmStage> stages;
   std::vector<int64_t> first;       // chunk of each stage, counted from the first stage on
   std::vector<GemmPlan> project;    // first layer, others; each for full blocks and the last one
@@ -61,7 +64,7 @@ struct LstmPlan {
   int64_t state_bytes() const { return n.batch * n.hidden * element_bytes; }
   int64_t row_groups() const { return (n.batch + rows - 1) / rows; }
   int64_t unit_groups() const { return (n.hidden + units - 1) / units; }
-  int64_t units_packed_bytes() const;  // of one gate of a block of hidden weights
+  int64_t gate_packed_bytes() const;  // of one gate of a block of hidden weights, if apart
   bool backwards(int64_t direction) const { return direction == 1 || attrs.reverse; }
 };
 

@@ -28,7 +28,7 @@ void lstm_narrow(const LstmPlan& p, const void* from, void* to, int64_t count) {
   }
 }
 
-int64_t LstmPlan::units_packed_bytes() const {
+int64_t LstmPlan::gate_packed_bytes() const {
   return int64_t(GemmPlan::packed_b_bytes(element(), n.hidden, n.hidden));
 }
 
@@ -47,26 +47,23 @@ struct Matrix {
 
 int64_t block_panels(const LstmPlan& p, bool hidden) {
   const int64_t columns = panel_columns(p.element_bytes);
-  return hidden ? 4 * divide_up(p.n.hidden, columns) : divide_up(p.n.gates(), columns);
+  const bool apart = hidden && p.apart;
+  return apart ? 4 * divide_up(p.n.hidden, columns) : divide_up(p.n.gates(), columns);
 }
 
-// The gates of hidden weights are matrices of their own, so that a chunk can take some units.
 Matrix matrix_of(const LstmPlan& p, bool hidden, int64_t index) {
   const int64_t columns = panel_columns(p.element_bytes), panels = block_panels(p, hidden);
   Matrix m{};
   m.block = index / panels;
   m.panel = index % panels;
-  if (!hidden) {
-    m.row = m.panel * columns;
-    m.rows = std::min(columns, p.n.gates() - m.row);
-    m.width = p.n.layer_input(m.block / p.n.directions);
-    m.first = p.n.input_offset(m.block);
-  } else {
+  m.row = m.panel * columns;
+  m.rows = std::min(columns, p.n.gates() - m.row);
+  m.width = hidden ? p.n.hidden : p.n.layer_input(m.block / p.n.directions);
+  m.first = hidden ? m.block * p.n.gates() * p.n.hidden : p.n.input_offset(m.block);
+  if (hidden && p.apart) {
     const int64_t of_gate = panels / 4, unit = m.panel % of_gate * columns;
     m.row = m.panel / of_gate * p.n.hidden + unit;
     m.rows = std::min(columns, p.n.hidden - unit);
-    m.width = p.n.hidden;
-    m.first = m.block * p.n.gates() * p.n.hidden;
   }
   const LstmWeights& w = hidden ? p.hidden_weights : p.input_weights;
   m.at = w.block_offset[size_t(m.block)] + m.panel * kPanelBytes * m.width;
