@@ -11,10 +11,32 @@ bool contains(std::span<const uint32_t> list, uint32_t x) {
 
 }  // namespace
 
+SpanTree::SpanTree(uint32_t size) {
+  while (leaves_ < size) leaves_ *= 2;
+  last_.assign(size_t(leaves_) * 2, 0);
+}
+
+void SpanTree::set(uint32_t first, uint32_t last) {
+  size_t i = size_t(leaves_) + first;
+  last_[i] = last;
+  for (i /= 2; i > 0; i /= 2) last_[i] = std::max(last_[2 * i], last_[2 * i + 1]);
+}
+
+uint32_t SpanTree::first_over(uint32_t node) const {
+  if (node == 0 || last_[1] < node) return node;
+  size_t i = 1;
+  while (i < leaves_) {
+    i *= 2;
+    if (last_[i] < node) ++i;
+  }
+  return std::min(node, uint32_t(i - leaves_));
+}
+
 GroupUnits::GroupUnits(const Graph& graph)
     : graph_(graph),
       unit_(graph.size()),
       members_(graph.size()),
+      spans_(uint32_t(graph.size())),
       readers_(graph.size()),
       kept_(graph.size(), 0),
       seen_(graph.size(), 0) {
@@ -59,10 +81,11 @@ std::vector<Value> GroupUnits::results(std::span<const uint32_t> units) const {
 
 // The largest number up to `node` that no unit spans: nodes below need only nodes below.
 uint32_t GroupUnits::closed_below(uint32_t node) const {
-  for (auto it = spans_.rbegin(); it != spans_.rend(); ++it) {
-    if (it->second >= node) node = std::min(node, it->first);
+  for (;;) {
+    const uint32_t first = spans_.first_over(node);
+    if (first == node) return node;
+    node = first;
   }
-  return node;
 }
 
 // Whether a value on the stack, or one that it needs, is computed by the units.
@@ -104,7 +127,7 @@ uint32_t GroupUnits::merge(std::span<const uint32_t> units) {
   std::sort(all.begin(), all.end());
   const uint32_t unit = all.front();
   for (uint32_t m : all) unit_[m] = unit;
-  if (all.size() > 1) spans_[unit] = all.back();
+  if (all.size() > 1) spans_.set(unit, all.back());
   members_[unit] = std::move(all);
   return unit;
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +9,21 @@
 #include "rlx/ir/graph.h"
 
 namespace rlx {
+
+// The last nodes of units by their first: which unit that begins first ends at a node or behind it?
+class SpanTree {
+ public:
+  explicit SpanTree(uint32_t size);
+  void set(uint32_t first, uint32_t last);
+  void erase(uint32_t first) { set(first, 0); }
+  // The smallest `first` whose `last` is not below the node; the node itself if there is none
+  // smaller.
+  uint32_t first_over(uint32_t node) const;
+
+ private:
+  uint32_t leaves_ = 1;
+  std::vector<uint32_t> last_;  // a heap of maxima; 0: no span
+};
 
 // Units are numbered by their first node. A unit may be formed if no path leaves it and comes back.
 class GroupUnits {
@@ -47,7 +61,7 @@ class GroupUnits {
   const Graph& graph_;
   std::vector<uint32_t> unit_;
   std::vector<std::vector<uint32_t>> members_;
-  std::map<uint32_t, uint32_t> spans_;  // of units with several members: first to last
+  SpanTree spans_;  // of units with several members
   std::vector<std::vector<uint32_t>> readers_;
   std::vector<uint8_t> kept_;
   mutable std::vector<uint32_t> seen_;  // by unit: the search that came by last

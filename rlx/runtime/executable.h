@@ -41,9 +41,9 @@ struct NamedArray {
 // param of the graph.
 //
 // A run that throws leaves outputs undefined. It leaves params as they were, if it failed or was
-// cancelled before it began to write them; steps that write params come last, and from the first of
-// them on a run is no longer cancelled. If a kernel throws after that, the error says that params
-// may hold new values.
+// cancelled before it began to write them; steps that write params come last, and from then on only
+// a While without max_iterations is cancelled. If that happens, or a kernel throws, the error says
+// that params may hold new values.
 class Executable {
  public:
   Executable(Executable&&) noexcept;

@@ -22,8 +22,8 @@ RLX_USE_OP(Scan);
 
 namespace {
 
-constexpr DType kF32 = DType::kF32, kI64 = DType::kI64;
-const TensorType kIndex{kI64, {}};
+constexpr DType kF32 = DType::kF32, kI64 = DType::kI64, kBool = DType::kBool;
+const TensorType kIndex{kI64, {}}, kFlag{kBool, {}};
 
 using BodyFn = std::function<std::vector<Value>(Builder&, const std::vector<Value>&)>;
 
@@ -336,6 +336,46 @@ TEST(Control, AnEndlessWhileCanBeCancelled) {
       Executable e = s.compile(endless(size));
       const double limit = 0.1 * kSlowdown;
       EXPECT_LT(least_of_tries(limit, [&] { return seconds_to_cancel(e, size); }), limit);
+    }
+  }
+}
+
+// Its carry is the param's memory, so the loop belongs to the steps that are not cancelled; but
+// nothing else would end it.
+TEST(Control, AnEndlessWhileThatUpdatesAParamCanBeCancelled) {
+  for (const int64_t size : {1, 1 << 18}) {
+    for (const int threads : {1, 2, 5}) {
+      Graph g;
+      Builder b(g);
+      const TensorType type{kF32, {size}};
+      const Value p = param(b, "p", kF32, type.shape, true), more = input(b, "more", kBool, {});
+      WhileAttrs attrs;
+      attrs.condition =
+          body({type, kFlag}, [](Builder&, const auto& v) { return std::vector<Value>{v[1]}; });
+      attrs.body = body({type, kFlag}, [](Builder& in, const auto& v) {
+        return std::vector<Value>{tanh(in, v[0])};
+      });
+      g.add_update("p", call(b, kWhileOp, std::move(attrs), {p, more})[0]);
+      Session s = session(threads);
+      s.weights().set("p", numbers({size}));
+      Executable e = s.compile(g);
+      CancelToken cancel;
+      RunOptions options;
+      options.cancel = &cancel;
+      Array yes = Array::zeros(kBool, {});
+      yes.mutable_data<bool>()[0] = true;
+      std::thread other([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        cancel.cancel();
+      });
+      const std::string text = message_of([&] { e.run({yes}, options); });
+      other.join();
+      EXPECT_NE(text.find("cancelled"), std::string::npos) << text;
+      EXPECT_NE(text.find("params: they may hold new values"), std::string::npos) << text;
+      // No round, nothing to cancel: the param keeps what it has.
+      const Array before = s.weights().get("p").copy();
+      e.run({Array::zeros(kBool, {})});
+      EXPECT_TRUE(s.weights().get("p").same_bits(before));
     }
   }
 }

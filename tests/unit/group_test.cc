@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <ctime>
 #include <functional>
+#include <map>
 
 #include "rlx/backend/cpu/cpu.h"
+#include "rlx/compile/group_units.h"
 #include "rlx/ir/verify.h"
 #include "rlx/ops/activation.h"
 #include "rlx/ops/build.h"
@@ -17,6 +21,7 @@
 #include "rlx/ops/reduce.h"
 #include "rlx/ops/table.h"
 #include "rlx/runtime/session.h"
+#include "rlx/testing/random_graph.h"
 
 namespace rlx {
 
@@ -380,6 +385,46 @@ TEST(Groups, RunAsOneStep) {
   CompileOptions alone;
   alone.fuse = false;
   EXPECT_EQ(session.compile(m.g, alone).plan().steps.size(), 3u);
+}
+
+// Against a walk over all spans.
+TEST(Groups, SpansThatReachOverANode) {
+  Dice dice(3);
+  for (const uint32_t size : {1U, 2U, 37U, 64U}) {
+    SpanTree tree(size);
+    std::map<uint32_t, uint32_t> spans;
+    for (int step = 0; step < 300; ++step) {
+      const auto first = uint32_t(dice.below(size));
+      if (dice.once_in(3)) {
+        tree.erase(first);
+        spans.erase(first);
+      } else if (const auto last = first + uint32_t(dice.below(size - first)); last > first) {
+        tree.set(first, last);
+        spans[first] = last;
+      }
+      for (uint32_t node = 0; node < size; ++node) {
+        uint32_t smallest = node;
+        for (const auto& [begin, end] : spans) {
+          if (end >= node) smallest = std::min(smallest, begin);
+        }
+        ASSERT_EQ(tree.first_over(node), smallest) << node << " of " << size;
+      }
+    }
+  }
+}
+
+// As many units as there are outputs: minutes where each search looks at all of them.
+TEST(Groups, ManyIndependentRegionsFormInLinearTime) {
+  Maker m;
+  const Value x = m.in("x", {64});
+  const int outputs = 12000;
+  for (int i = 0; i < outputs; ++i) m.out(tanh(m.b, mul(m.b, x, i)));
+  const std::clock_t start = std::clock();
+  const Formed f = form(m.g);
+  EXPECT_LT(double(std::clock() - start) / CLOCKS_PER_SEC, 10);
+  EXPECT_EQ(std::count_if(f.graph.nodes().begin(), f.graph.nodes().end(),
+                          [](const Node& n) { return n.op == &kElementwiseRegionOp; }),
+            outputs);
 }
 
 TEST(Groups, AreTheSameEveryTime) {

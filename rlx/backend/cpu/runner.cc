@@ -474,6 +474,8 @@ class CpuRunner final : public Runner {
     const int64_t max_trips = plan.length == PlanView::kNone ? plan.max_trips : sizes_[plan.length];
     if (plan.kind == PlanControl::Kind::kIf || control.trips == max_trips) return nullptr;
     control.trip = control.trips;
+    // Nothing else would end a loop without a bound, not even one that writes params.
+    if (plan.kind == PlanControl::Kind::kWhile && max_trips == INT64_MAX) check_cancel();
     before(w);
     if (plan.kind == PlanControl::Kind::kWhile) {
       execute(w, bodies_[plan.bodies[0]]);
@@ -502,7 +504,13 @@ class CpuRunner final : public Runner {
       if (!wrote_params_.load(std::memory_order_relaxed)) {
         wrote_params_.store(true, std::memory_order_relaxed);
       }
-    } else if (cancel_ && cancel_->load(std::memory_order_relaxed)) {
+    } else {
+      check_cancel();
+    }
+  }
+
+  void check_cancel() const {
+    if (cancel_ && cancel_->load(std::memory_order_relaxed)) {
       throw Error(ErrorKind::kCancelled, "the run was cancelled");
     }
   }
