@@ -175,7 +175,7 @@ AttentionState state_of(const KernelCall& call) {
   return s;
 }
 
-PreparedKernel prepared(AttentionState s) {
+PreparedKernel prepared(const AttentionState& s) {
   const auto& n = s.p.n;
   PreparedKernel k;
   const int64_t heads = checked_mul(n.batch, n.kv_heads);
@@ -195,7 +195,7 @@ PreparedKernel prepared(AttentionState s) {
   const double scores = double(n.batch) * double(n.heads) * double(n.queries) * double(n.keys);
   const double rate = s.p.dtype == DType::kF64 ? 25 : 50;  // flops per nanosecond
   k.nanoseconds = scores * (2 * double(n.width + n.v_width) + 40) / rate;
-  k.state = std::make_shared<const AttentionState>(std::move(s));
+  k.state = std::make_shared<const AttentionState>(s);
   return k;
 }
 
@@ -204,7 +204,7 @@ PreparedKernel prepare_rows(const KernelCall& call) { return prepared(state_of(c
 PreparedKernel prepare_split(const KernelCall& call) {
   AttentionState s = state_of(call);
   s.segments = ceil_div(s.p.n.keys, kSumSegment);
-  return prepared(std::move(s));
+  return prepared(s);
 }
 
 std::string_view fits_split(const KernelCall& call) {

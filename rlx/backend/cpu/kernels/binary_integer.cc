@@ -107,7 +107,7 @@ struct PowFn {
       }
     }
     using U = std::make_unsigned_t<T>;
-    Word<T> result = 1, square = Word<T>(base);
+    Word<T> result = 1, square = Word<T>(U(base));
     for (U e = U(exponent); e != 0; e = U(e >> 1)) {
       if (e & 1) result *= square;
       square *= square;
