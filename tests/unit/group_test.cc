@@ -413,15 +413,16 @@ TEST(Groups, SpansThatReachOverANode) {
   }
 }
 
-// As many units as there are outputs: minutes where each search looks at all of them.
+// As many units as there are outputs: sixteen times the time for four times as many, where each
+// search looks at all of them.
 TEST(Groups, ManyIndependentRegionsFormInLinearTime) {
   Maker m;
   const Value x = m.in("x", {64});
-  const int outputs = 12000;
+  const int outputs = 48000;
   for (int i = 0; i < outputs; ++i) m.out(tanh(m.b, mul(m.b, x, i + 2)));
   const std::clock_t start = std::clock();
   const Formed f = form(m.g);
-  EXPECT_LT(double(std::clock() - start) / CLOCKS_PER_SEC, 10);
+  EXPECT_LT(double(std::clock() - start) / CLOCKS_PER_SEC, 5);
   EXPECT_EQ(std::count_if(f.graph.nodes().begin(), f.graph.nodes().end(),
                           [](const Node& n) { return n.op == &kElementwiseRegionOp; }),
             outputs);
