@@ -111,6 +111,7 @@ PreparedKernel prepare(const KernelCall& call) {
   for (const TensorDesc& t : call.operands) inputs.push_back(describe(t, dims));
   for (const TensorDesc& t : call.results) results.push_back(describe(t, dims));
   std::vector<Tensor*> all;
+  all.reserve(inputs.size() + results.size());
   for (Tensor& t : inputs) all.push_back(&t);
   for (Tensor& t : results) all.push_back(&t);
   const int64_t elements = num_elements(dims);
