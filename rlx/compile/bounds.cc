@@ -16,6 +16,7 @@
 #include "rlx/ops/dim_size.h"
 #include "rlx/ops/dynamic_slice.h"
 #include "rlx/ops/extent.h"
+#include "rlx/ops/gather.h"
 #include "rlx/ops/reduce.h"
 #include "rlx/ops/shape_ops.h"
 
@@ -24,6 +25,8 @@ namespace rlx {
 RLX_USE_OP(Attention);
 RLX_USE_OP(AttentionBackwardAll);
 RLX_USE_OP(DimSize);
+RLX_USE_OP(DynamicSlice);
+RLX_USE_OP(GatherBackward);
 RLX_USE_OP(Narrow);
 RLX_USE_OP(Reduce);
 RLX_USE_OP(Reshape);
@@ -56,6 +59,7 @@ class Masker {
     if (n.op == &kNarrowOp) return narrow_call(b, n, operands);
     if (n.op == &kReshapeOp) check_reshape(n, b.type(operands[0]));
     if (n.op->has(kRandom)) check_random(n);
+    check_checked_sizes(n);
     if (n.op == &kAttentionOp) return attention_call(b, n, operands, kAttentionInputs);
     if (n.op == &kAttentionBackwardAllOp) {
       return attention_call(b, n, operands, kAttentionBackwardInputs);
@@ -167,6 +171,22 @@ class Masker {
              n.op->name, shape.to_string());
       }
       leading &= d.is(1);
+    }
+  }
+
+  // Sizes that the kernel checks places against: at the bound it would check the wrong ones.
+  void check_checked_sizes(const Node& n) const {
+    bool bounded = false;
+    if (n.op == &kDynamicSliceOp) bounded = is_bounded(n.attrs.as<DynamicSliceAttrs>().sizes);
+    if (n.op == &kGatherBackwardOp) {
+      const auto& a = n.attrs.as<GatherBackwardAttrs>();
+      bounded = is_bounded(a.shape[a.axis]);
+    }
+    if (bounded) {
+      fail(ErrorKind::kUnsupported,
+           "{}{}{}: the size of the {} that places are checked against is bounded, in {}",
+           n.op->name, n.label.empty() ? "" : " at ", n.label,
+           n.op == &kDynamicSliceOp ? "window" : "axis", n.results[0].to_string());
     }
   }
 

@@ -104,6 +104,14 @@ class Printer {
   std::string& out_;
 };
 
+int64_t view_bytes(const std::vector<PlanView>& views) {
+  int64_t bytes = 0;
+  for (const PlanView& v : views) {
+    bytes += int64_t(sizeof(PlanView) + 2 * v.desc.dims.size() * sizeof(int64_t));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 PlanExtent extent_of(std::span<const PlanSymbol> symbols, const Dim& size) {
@@ -147,11 +155,9 @@ int64_t Plan::byte_size() const {
   int64_t bytes = int64_t(sizeof(Plan));
   for (const Array& a : constants) bytes += a.defined() ? a.byte_size() : 0;
   for (const PlanStep& s : steps) {
-    bytes += int64_t(sizeof(PlanStep));
-    for (const auto* views : {&s.operands, &s.results}) {
-      for (const PlanView& v : *views) {
-        bytes += int64_t(sizeof(PlanView) + 2 * v.desc.dims.size() * sizeof(int64_t));
-      }
+    bytes += int64_t(sizeof(PlanStep)) + view_bytes(s.operands) + view_bytes(s.results);
+    for (const PlanVariant& v : s.variants) {
+      bytes += int64_t(sizeof(PlanVariant)) + view_bytes(v.operands) + view_bytes(v.results);
     }
   }
   return bytes;

@@ -271,6 +271,14 @@ TEST(Bounds, MistakesAreNamed) {
               return std::vector<Value>{reshape(b, x, {4 * kN})};
             }).find("the bounded size n must stay the leading factor"),
             std::string::npos);
+  EXPECT_NE(
+      refusal([](Builder& b) {
+        const Value x = input(b, "x", kF32, {kN}), t = input(b, "t", kF32, {9});
+        DynamicSliceAttrs window;
+        window.sizes = b.shape(x);
+        return std::vector<Value>{add(b, x, dynamic_slice(b, t, input(b, "i", kI64, {}), window))};
+      }).find("DynamicSlice: the size of the window that places are checked against"),
+      std::string::npos);
   EXPECT_NE(refusal([](Builder& b) {
               const Value x = input(b, "x", kF32, {kN});
               return std::vector<Value>{narrow(b, x, 0, 0, 3)};
