@@ -52,6 +52,7 @@ std::vector<Sample> samples() {
       add("one", f, {1, 32}, {1, 32});
       add("long_sum", f, {2, 4096}, {3, 4096});
       add("large", f, {150, 896}, {101, 896});
+      add("few_rows_behind_many", f, {130, 832}, {9, 832});
       add("large_row", f, {1, 1024}, {517, 1024});
     }
   }

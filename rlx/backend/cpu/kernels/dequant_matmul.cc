@@ -177,7 +177,7 @@ void run_exact(const void* state, const StepArgs& args, int64_t chunk) {
   dot.packed = s.packed;
   dot.k = s.k;
   dot.x_stride = s.panels ? kPackedDotSteps : s.k;
-  dot.x_block = kPackedDotSteps * s.x_rows;
+  dot.x_block = s.panels ? kPackedDotSteps * s.x_rows : kPackedDotSteps;
   dot.x = x + row * dot.x_stride;
   dot.rows = p.rows;
   dot.w = weight_of(s, args, p);

@@ -231,7 +231,8 @@ void PanelsOf(const PackedDot& p, int64_t column, int64_t count) {
 template <DType T>
 void Dot(const PackedDot& p) {
   if (p.rows == 0) return;
-  if (p.rows <= kPackedDotFewRows) return kFewRows<T>[size_t(p.rows - 1)](p);
+  const bool whole_rows = p.x_block == kPanelSteps || p.k <= kPanelSteps;
+  if (p.rows <= kPackedDotFewRows && whole_rows) return kFewRows<T>[size_t(p.rows - 1)](p);
   for (int64_t j = 0; j < p.columns; j += kGroupColumns) {
     PanelsOf<T>(p, j, std::min(kGroupColumns, p.columns - j));
   }

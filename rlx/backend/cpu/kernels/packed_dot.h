@@ -7,8 +7,8 @@
 
 namespace rlx::cpu {
 
-// Up to so many rows, blocks are decoded in registers and nothing is written but y; x_block is then
-// not looked at, rows of x are whole. Beyond, into panels of a few columns in the scratch.
+// Up to so many rows that are whole, blocks are decoded in registers and nothing is written but y.
+// Else they are decoded into panels of a few columns in the scratch.
 inline constexpr int64_t kPackedDotFewRows = 4;
 inline constexpr int64_t kPackedDotRows = 128;  // of a panel's turn
 // Steps of k in a panel: with the rows of a tile it stays in the first-level cache. Rows of x are
@@ -21,7 +21,8 @@ inline constexpr int64_t kPackedDotSteps = 768;
 struct PackedDot {
   DType packed = DType::kQ8_0;
   int64_t k = 0;  // whole blocks
-  // Rows of x are x_stride apart, blocks of kPackedDotSteps elements of a row x_block.
+  // Rows of x are x_stride apart, blocks of kPackedDotSteps elements of a row x_block: whole rows
+  // have no more between their blocks than that.
   const float* x = nullptr;
   int64_t rows = 0, x_stride = 0, x_block = kPackedDotSteps;
   const uint8_t* w = nullptr;  // rows follow each other
@@ -32,6 +33,7 @@ struct PackedDot {
   void* scratch = nullptr;  // packed_dot_scratch() bytes, 64-byte aligned; of this call
 };
 
+// For up to so many rows, fewer are whole ones.
 int64_t packed_dot_scratch(int64_t rows);
 void packed_dot(const PackedDot& p);
 
