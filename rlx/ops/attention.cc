@@ -1,5 +1,6 @@
 #include "rlx/ops/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "rlx/ops/build.h"
@@ -12,6 +13,19 @@ namespace rlx {
 RLX_USE_OP(Attention);
 RLX_USE_OP(AttentionBackwardAll);
 RLX_USE_OP(AttentionBackward);
+
+double attention_pairs(const AttentionAttrs& a, const AttentionSizes<int64_t>& n) {
+  double pairs = double(n.queries) * double(n.keys);
+  if (a.mask == AttentionMask::kCausal || a.mask == AttentionMask::kSlidingWindow) {
+    // The last query sees all keys, each one before it one less.
+    const auto shared = double(std::min(n.queries, n.keys));
+    pairs = (double(n.keys) - shared) * shared + shared * (shared + 1) / 2;
+  }
+  if (a.mask == AttentionMask::kSlidingWindow) {
+    pairs = std::min(pairs, double(n.queries) * (double(a.window) + 1));
+  }
+  return double(n.batch) * double(n.heads) * pairs;
+}
 
 namespace {
 
@@ -239,16 +253,10 @@ std::vector<Value> batch_backward(Builder& b, const RuleCall& call,
   return batch_call(b, call, batched, size, kAttentionBackwardInputs);
 }
 
-// Pairs of a query and a key, halved by a causal mask.
 double pairs(const CostContext& c) {
   const auto& a = c.attrs.as<AttentionAttrs>();
-  const auto s =
-      attention_sizes<Dim>(a.layout, c.operands[0].shape, c.operands[1].shape, c.operands[2].shape);
-  const auto rows = double(s.batch.value()) * double(s.heads.value()) * double(s.queries.value());
-  auto keys = double(s.keys.value());
-  if (a.mask == AttentionMask::kSlidingWindow) keys = std::min(keys, double(a.window) + 1);
-  if (a.mask == AttentionMask::kCausal) keys /= 2;
-  return rows * keys;
+  const auto dims = [&](size_t i) { return c.operands[i].shape.static_dims(); };
+  return attention_pairs(a, attention_sizes<int64_t>(a.layout, dims(0), dims(1), dims(2)));
 }
 
 double widths(const CostContext& c) {

@@ -71,6 +71,9 @@ AttentionSizes<Size> attention_sizes(AttentionLayout l, const S& q, const S& k, 
   return {q[0], q[heads], k[heads], q[sequence], k[sequence], q[3], v[3]};
 }
 
+// Pairs of a query and a key at full lengths, about those that the kind of mask leaves: for costs.
+double attention_pairs(const AttentionAttrs& a, const AttentionSizes<int64_t>& n);
+
 // Positions of the optional operands, -1 if absent, in a call with so many operands before them.
 struct AttentionOperands {
   int mask = -1, bias = -1, kv_len = -1, q_len = -1, count = 0;

@@ -368,7 +368,13 @@ std::vector<Value> batch(Builder& b, const RuleCall& call, std::span<const uint8
 Cost cost(const CostContext& c) {
   const auto& a = c.attrs.as<RopeAttrs>();
   const double turned = double(a.n_rot) / double(a.head_dim);
-  return {3 * turned * element_count(c.operands[0]), io_bytes(c)};
+  // Tables are made for all positions that there may be: few of their rows are read.
+  const RopeSizes s = rope_sizes(a, c.operands);
+  const bool ids = s.positions && c.operands[3].shape.rank() > 0;
+  const double read = ids ? element_count(c.operands[3]) : double(s.tokens.value());
+  const double unread = std::max(0.0, double(s.rows.value()) - read) * double(s.width.value());
+  const double bytes = 2 * unread * double(size_of(c.operands[1].dtype));
+  return {3 * turned * element_count(c.operands[0]), io_bytes(c) - bytes};
 }
 
 // Ids beyond the extent must be in range; with ids the rows of the tables are checked against

@@ -192,9 +192,8 @@ PreparedKernel prepared(const AttentionState& s) {
     k.phases = {{checked_mul(heads, s.row_chunks), run_rows}};
   }
   k.thread_scratch_bytes = HWY_DYNAMIC_DISPATCH(AttentionScratch)(s);
-  const double scores = double(n.batch) * double(n.heads) * double(n.queries) * double(n.keys);
   const double rate = s.p.dtype == DType::kF64 ? 25 : 50;  // flops per nanosecond
-  k.nanoseconds = scores * (2 * double(n.width + n.v_width) + 40) / rate;
+  k.nanoseconds = s.p.pairs * (2 * double(n.width + n.v_width) + 40) / rate;
   k.state = std::make_shared<const AttentionState>(s);
   return k;
 }

@@ -483,10 +483,8 @@ PreparedKernel prepare(const KernelCall& call) {
   const AttentionBackwardScratch bytes = HWY_DYNAMIC_DISPATCH(AttentionBackwardBytes)(s);
   k.scratch_bytes = bytes.shared;
   k.thread_scratch_bytes = bytes.thread;
-  const double scores =
-      double(p.n.batch) * double(p.n.heads) * double(p.n.queries) * double(p.n.keys);
   const double rate = p.dtype == DType::kF64 ? 25 : 50;  // flops per nanosecond
-  k.nanoseconds = scores * (7 * double(p.n.width + p.n.v_width) + 120) / rate;
+  k.nanoseconds = p.pairs * (7 * double(p.n.width + p.n.v_width) + 120) / rate;
   k.state = std::make_shared<const AttentionBackwardState>(std::move(s));
   return k;
 }

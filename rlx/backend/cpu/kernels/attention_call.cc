@@ -38,6 +38,7 @@ AttentionProblem attention_problem(const KernelCall& call, int inputs) {
   p.dtype = q.dtype;
   p.n = attention_sizes<int64_t>(a.layout, q.dims, k.dims, v.dims);
   p.group = p.n.kv_heads > 0 ? p.n.heads / p.n.kv_heads : 1;
+  p.pairs = attention_pairs(a, p.n);
   p.mask = a.mask;
   p.window = std::min(a.window, checked_add(p.n.keys, p.n.queries));
   p.scale = a.scale ? *a.scale : 1 / std::sqrt(double(std::max<int64_t>(p.n.width, 1)));

@@ -41,6 +41,7 @@ struct AttentionProblem {
   int64_t group = 1;  // query heads of a head of keys
   AttentionMask mask = AttentionMask::kNone;
   int64_t window = 0;
+  double pairs = 0;               // of a query and a key, about: lengths are not known yet
   double scale = 1, softcap = 0;  // softcap 0: none
   HeadStrides q, k, v, dy;
   HeadStrides y, dq, dk, dv;  // results, dense
