@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "rlx/base/checked.h"
 #include "rlx/compile/kernel.h"
 
 namespace rlx::cpu {
@@ -34,14 +35,19 @@ struct Fill {
 };
 
 constexpr int64_t kChunkBytes = 1 << 18;
+constexpr int64_t kRepeatBytes = 4096;  // that are copied at once: they stay in the cache
 
 void repeat(const Fill& f, std::byte* to, int64_t bytes) {
   if (f.element_bytes == 1) {
     std::memset(to, int(f.element[0]), size_t(bytes));
     return;
   }
-  for (int64_t at = 0; at < bytes; at += int64_t(f.element_bytes)) {
-    std::memcpy(to + at, f.element.data(), f.element_bytes);
+  if (bytes == 0) return;
+  std::memcpy(to, f.element.data(), f.element_bytes);
+  for (auto done = int64_t(f.element_bytes); done < bytes;) {  // what is there, once more
+    const int64_t more = std::min({done, bytes - done, kRepeatBytes});
+    std::memcpy(to + done, to, size_t(more));
+    done += more;
   }
 }
 
@@ -79,7 +85,7 @@ PreparedKernel prepare_fill(const KernelCall& call) {
   f.element_bytes = size_t(element.byte_size());
   std::memcpy(f.element.data(), element.raw(), f.element_bytes);
   const int64_t bytes = y.num_elements() * size_of(y.dtype);
-  const int64_t chunks = bytes == 0 ? 0 : (f.rows * f.size + f.positions - 1) / f.positions;
+  const int64_t chunks = bytes == 0 ? 0 : ceil_div(f.rows * f.size, f.positions);
   return PreparedKernel::single(f, chunks, run_fill, 20 + 0.1 * double(bytes));
 }
 
