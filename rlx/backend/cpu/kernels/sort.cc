@@ -10,7 +10,7 @@ template <class T, class Item>
 void run(const void* state, const StepArgs& args, int64_t chunk) {
   const auto& s = *static_cast<const SortLines*>(state);
   constexpr int kBits = std::is_same_v<T, bool> ? 1 : int(8 * sizeof(T));
-  const auto flip = SortKey<T>(s.descending ? (kBits == 1 ? 1 : ~SortKey<T>(0)) : 0);
+  const SortKey<T> flip = sort_flip<T>(s.descending);
   auto* items = static_cast<Item*>(args.thread_scratch);
   const int64_t end = std::min((chunk + 1) * s.per_chunk, s.lines);
   for (int64_t line = chunk * s.per_chunk; line < end; ++line) {

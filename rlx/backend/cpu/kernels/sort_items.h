@@ -67,6 +67,13 @@ inline SortKey<T> sort_key(const T& v) {
   }
 }
 
+// What turns the order of keys, or 0. Keys of bool have one bit.
+template <class T>
+constexpr SortKey<T> sort_flip(bool descending) {
+  if (!descending) return 0;
+  return std::is_same_v<T, bool> ? SortKey<T>(1) : SortKey<T>(~SortKey<T>(0));
+}
+
 // --- Items: smaller comes first, by key, then by place.
 
 // Keys of up to 32 bits, places below 2^32.

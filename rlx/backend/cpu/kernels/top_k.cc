@@ -71,7 +71,7 @@ class Selection {
  public:
   Selection(const TopKState& s, Item* items) : s_(s), items_(items) {}
 
-  // Leaves the best of a line in the first `kept` items.
+  // Leaves the best of a line in the first `kept` items, one at least.
   void run(const T* x) {
     count_ = 0;
     threshold_ = ~uint64_t(0);
@@ -84,11 +84,6 @@ class Selection {
   }
 
  private:
-  static constexpr SortKey<T> flipped(bool descending) {
-    if (std::is_same_v<T, bool>) return SortKey<T>(descending);
-    return descending ? SortKey<T>(~SortKey<T>(0)) : SortKey<T>(0);
-  }
-
   void add(const T* x, int64_t place, int64_t count) {
     if (count_ + count > s_.room) drop();
     T gathered[kTopKBlock];
@@ -107,10 +102,6 @@ class Selection {
   // Keeps the best. Whatever comes later has to be better than all of them: of equal elements the
   // earlier is taken.
   void drop() {
-    if (s_.kept == 0) {
-      count_ = 0;
-      return;
-    }
     std::nth_element(items_, items_ + s_.kept - 1, items_ + count_);
     count_ = s_.kept;
     threshold_ = items_[s_.kept - 1].key();
@@ -118,7 +109,7 @@ class Selection {
   }
 
   void finish() {
-    if (count_ > s_.kept && s_.kept > 0) {
+    if (count_ > s_.kept) {
       std::nth_element(items_, items_ + s_.kept - 1, items_ + count_);
     }
     if (s_.sorted) return std::sort(items_, items_ + s_.kept);
@@ -128,7 +119,7 @@ class Selection {
 
   const TopKState& s_;
   Item* items_;
-  const SortKey<T> flip_ = flipped(s_.descending);
+  const SortKey<T> flip_ = sort_flip<T>(s_.descending);
   int64_t count_ = 0;
   uint64_t threshold_ = 0;
   bool all_ = true;  // no threshold yet
