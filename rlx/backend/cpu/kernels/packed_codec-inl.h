@@ -111,11 +111,13 @@ HWY_INLINE float ScaleInverse(float scale) {
 }
 
 // Nearest, halves away from zero.
-HWY_INLINE BlockVec RoundAway(BlockTag d, BlockVec v) {
-  const BlockVec whole = hn::Trunc(v);
-  const BlockVec rest = hn::Abs(hn::Sub(v, whole));  // exact
-  const BlockVec step = hn::CopySign(hn::Set(d, 1.0f), v);
-  return hn::Add(whole, hn::IfThenElseZero(hn::Ge(rest, hn::Set(d, 0.5f)), step));
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V RoundAway(D d, V v) {
+  using T = hn::TFromD<D>;
+  const V whole = hn::Trunc(v);
+  const V rest = hn::Abs(hn::Sub(v, whole));  // exact
+  const V step = hn::CopySign(hn::Set(d, T(1)), v);
+  return hn::Add(whole, hn::IfThenElseZero(hn::Ge(rest, hn::Set(d, T(0.5))), step));
 }
 
 HWY_INLINE void StoreQ80(BlockTag d, const float* HWY_RESTRICT x, uint8_t* HWY_RESTRICT block) {

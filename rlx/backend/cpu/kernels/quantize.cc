@@ -5,6 +5,7 @@
 
 #include "rlx/backend/cpu/kernels/packed_codec.h"
 #include "rlx/base/checked.h"
+#include "rlx/base/half.h"
 #include "rlx/compile/kernel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -12,6 +13,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
+#include "rlx/backend/cpu/kernels/packed_codec-inl.h"
 #include "rlx/backend/cpu/kernels/row_sum-inl.h"
 
 #ifndef RLX_CPU_QUANTIZE_TYPES_
@@ -72,15 +74,6 @@ HWY_INLINE hn::Vec<D> FromInt(D d, hn::Vec<IntTag<D>> v) {
   }
 }
 
-template <class D>
-HWY_INLINE hn::Vec<D> Rounded(D d, hn::Vec<D> v, bool away) {
-  if (!away) return hn::Round(v);
-  const auto whole = hn::Trunc(v);
-  const auto rest = hn::Abs(hn::Sub(v, whole));
-  const auto step = hn::CopySign(hn::Set(d, hn::TFromD<D>(1)), v);
-  return hn::Add(whole, hn::IfThenElseZero(hn::Ge(rest, hn::Set(d, hn::TFromD<D>(0.5))), step));
-}
-
 template <class DI>
 HWY_INLINE hn::Vec<DI> LoadInts(DI di, const int32_t* from, size_t count) {
   if (count == hn::Lanes(di)) return hn::LoadU(di, from);
@@ -107,7 +100,8 @@ void QuantizeRow(const QuantizeState& s, const S* x, Q* q, int64_t count, const 
       z = LoadInts(di, zero + i, n);
     }
     const auto number = hn::IfThenElseZero(hn::Eq(v, v), hn::Div(v, by));
-    const auto inside = hn::Min(hn::Max(Rounded(d, number, away), hn::Neg(most)), most);
+    const auto whole = away ? RoundAway(d, number) : hn::Round(number);
+    const auto inside = hn::Min(hn::Max(whole, hn::Neg(most)), most);
     const auto code = hn::Min(hn::Max(hn::Add(ToInt(d, inside), z), low), high);
     const auto narrow = hn::DemoteTo(dq, code);
     if (n == hn::Lanes(d)) {
