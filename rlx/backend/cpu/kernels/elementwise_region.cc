@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "rlx/backend/cpu/kernels/elementwise_loop.h"
 #include "rlx/backend/cpu/region/program.h"
 #include "rlx/compile/kernel.h"
 
@@ -146,8 +147,6 @@ double stride_cost(const KernelCall& call, size_t operand) {
   const bool strided = !t.strides.empty() && t.strides.back() != 0 && t.strides.back() != t.size;
   return strided ? double(elements) * kGatherNs : 0;
 }
-
-constexpr StrideForm kAnyStrides[] = {StrideForm::kAny};
 
 constexpr KernelEntry kEntries[] = {
     {

@@ -201,9 +201,9 @@ class Runner {
       contiguous &=
           line && (!results_[i].base || results_[i].row_stride == columns * code_.result_size[i]);
     }
-    if (contiguous || rows == 1) {
-      if (contiguous) columns *= rows;
-      rows = contiguous ? 1 : rows;
+    if (contiguous) {
+      columns *= rows;
+      rows = 1;
     }
     if (dense && (rows == 1 || columns >= 4 * code_.group)) {
       run_rows(columns, rows);
