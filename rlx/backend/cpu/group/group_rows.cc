@@ -140,10 +140,8 @@ void run_program(const PartProgram& program, const std::vector<size_t>& inputs,
 // gamma and beta in f32, once a chunk.
 void widen_affine(const RowsState& s, const StepArgs& args) {
   for (size_t i = 0; s.half && i < s.affine.size(); ++i) {
-    auto* to = reinterpret_cast<float*>(
-        bytes(args.thread_scratch, s.affine_at + int64_t(i) * s.affine_bytes));
-    const auto* from = static_cast<const uint16_t*>(args.operands[s.affine[i]]);
-    (s.affine_dtype == DType::kF16 ? f16_to_f32 : bf16_to_f32)(from, to, s.n);
+    widen_elements(s.affine_dtype, args.operands[s.affine[i]], s.n,
+                   bytes(args.thread_scratch, s.affine_at + int64_t(i) * s.affine_bytes));
   }
 }
 
@@ -250,8 +248,10 @@ std::string_view fits_group_rows(const KernelCall& call, size_t direct) {
     if (parts.root_operands[i] != count) return "the root's operands are not the group's first";
     ++count;
   }
-  if (parts.before.inputs.size() > kMostTensors || parts.after.inputs.size() > kMostTensors) {
-    return "too many operands";
+  for (const GroupPart* part : {&parts.before, &parts.after}) {
+    if (std::max(part->inputs.size(), part->outputs.size()) > kMostTensors) {
+      return "too many operands or results";
+    }
   }
   const std::string_view why = part_reason(call, parts.before, x.shape.static_dims());
   if (!why.empty()) return why;

@@ -11,8 +11,6 @@
 namespace rlx::cpu {
 namespace {
 
-int64_t wide_size(DType t) { return is_half(t) ? 4 : size_of(t); }
-
 // The body with its outputs in another order.
 Graph reordered(const Graph& body, std::span<const size_t> order) {
   Graph g("body");
@@ -43,7 +41,7 @@ PartProgram::PartProgram(const Graph& body, const Dims& dims,
   for (size_t i = 0; i < inputs.size(); ++i) {
     const DType t = body.type(body.inputs()[i]).dtype;
     operands_.push_back(std::nullopt);
-    handed_size_.push_back(wide_size(t));
+    handed_size_.push_back(row_size(t));
     RegionForm form = RegionForm::kColumns;
     if (inputs[i]) {
       operands_.back() = TileOperand(t, dims, strides_in(dims, *inputs[i]));
@@ -61,7 +59,7 @@ PartProgram::PartProgram(const Graph& body, const Dims& dims,
     const auto& leaves = body.inputs();
     const auto leaf = std::find(leaves.begin(), leaves.end(), v);
     const bool passes = leaf != leaves.end() && !operands_[size_t(leaf - leaves.begin())];
-    outputs_.push_back({handed[i] != 0, passes, handed[i] ? wide_size(t) : size_of(t)});
+    outputs_.push_back({handed[i] != 0, passes, handed[i] ? row_size(t) : size_of(t)});
     // The machine stores the body's dtype; 16 bits are handed over as f32.
     fits &= !(handed[i] && is_half(t));
     order_.push_back(i);

@@ -32,19 +32,6 @@ double row_nanoseconds(const Node& n) {
   return 0.08 * scale;
 }
 
-// As the row functions see it.
-int64_t wide_size(DType t) { return is_half(t) ? 4 : size_of(t); }
-
-void widen(DType t, const void* from, float* to, int64_t count) {
-  const auto* bits = static_cast<const uint16_t*>(from);
-  t == DType::kF16 ? f16_to_f32(bits, to, count) : bf16_to_f32(bits, to, count);
-}
-
-void narrow(DType t, const float* from, void* to, int64_t count) {
-  auto* bits = static_cast<uint16_t*>(to);
-  t == DType::kF16 ? f32_to_f16(from, bits, count) : f32_to_bf16(from, bits, count);
-}
-
 int64_t padded(int64_t count) { return (count + kRowGroup - 1) / kRowGroup * kRowGroup; }
 
 // Copies of the element at `from` (wide) in [begin, end) of `to`.
@@ -194,10 +181,10 @@ void TileProgram::add_node(const Graph& body, const Node& n, uint32_t id) {
     std::memcpy(wide, value.raw(), size_t(size_of(t)));
     if (is_half(t)) {
       float f;
-      widen(t, value.raw(), &f, 1);
+      widen_elements(t, value.raw(), 1, &f);
       std::memcpy(wide, &f, sizeof f);
     }
-    const int64_t size = wide_size(t);
+    const int64_t size = row_size(t);
     fill(c.copies.data(), wide, size, 0, int64_t(c.copies.size()) / size);
     constants_.push_back(c);
     return;
@@ -234,7 +221,7 @@ void TileProgram::allocate_slots() {
     }
   }
   int64_t largest = 4;
-  for (DType t : dtypes_) largest = std::max(largest, wide_size(t));
+  for (DType t : dtypes_) largest = std::max(largest, row_size(t));
   slot_bytes_ = kTile * largest;
   scratch_bytes_ = int64_t(num_slots_) * slot_bytes_ + kTile * 2;
 }
@@ -267,10 +254,10 @@ int64_t TileProgram::tile_at(int64_t flat, int64_t rest) const {
 
 void TileProgram::repeat(uint32_t value, DType dtype, const std::byte* from, Tile& t) const {
   std::byte* slot = t.slot(slots_[value], slot_bytes_);
-  const int64_t size = wide_size(dtype);
+  const int64_t size = row_size(dtype);
   alignas(16) std::byte wide[16];
   if (is_half(dtype)) {
-    widen(dtype, from, reinterpret_cast<float*>(wide), 1);
+    widen_elements(dtype, from, 1, wide);
   } else {
     std::memcpy(wide, from, size_t(size));
   }
@@ -281,7 +268,7 @@ void TileProgram::repeat(uint32_t value, DType dtype, const std::byte* from, Til
 
 // Contiguous elements: where they lie, if the row functions can take them there.
 void TileProgram::copy_in(uint32_t value, DType dtype, const std::byte* from, Tile& t) const {
-  const int64_t size = wide_size(dtype);
+  const int64_t size = row_size(dtype);
   t.step[value] = 1;
   if (!is_half(dtype) && t.count % kRowGroup == 0) {
     t.at[value] = from;
@@ -289,7 +276,7 @@ void TileProgram::copy_in(uint32_t value, DType dtype, const std::byte* from, Ti
   }
   std::byte* slot = t.slot(slots_[value], slot_bytes_);
   if (is_half(dtype)) {
-    widen(dtype, from, reinterpret_cast<float*>(slot), t.count);
+    widen_elements(dtype, from, t.count, slot);
   } else if (from != slot) {
     std::memcpy(slot, from, size_t(t.count * size));
   }
@@ -313,8 +300,8 @@ void TileProgram::load_row(size_t i, const TileOperand& x, const std::byte* from
     return;
   std::byte* to = is_half(dtype) ? t.bits : slot;
   x.gather(from, t.flat, t.count, to);
-  if (is_half(dtype)) widen(dtype, to, reinterpret_cast<float*>(slot), t.count);
-  const int64_t wide = wide_size(dtype);
+  if (is_half(dtype)) widen_elements(dtype, to, t.count, slot);
+  const int64_t wide = row_size(dtype);
   fill(slot, slot + (t.count - 1) * wide, wide, t.count, padded(t.count));
 }
 
@@ -346,9 +333,8 @@ void TileProgram::compute(const Op& op, void* direct, Tile& t) const {
   row.count = padded(t.count);
   op.row(row);
   if (is_half(op.round)) {
-    auto* values = static_cast<float*>(row.out);
-    narrow(op.round, values, t.bits, row.count);
-    widen(op.round, t.bits, values, row.count);
+    narrow_elements(op.round, row.out, row.count, t.bits);
+    widen_elements(op.round, t.bits, row.count, row.out);
   }
   t.at[op.result] = static_cast<const std::byte*>(row.out);
   t.step[op.result] = 1;
@@ -368,7 +354,7 @@ void* TileProgram::direct_result(const TileArgs& args, const Tile& t) const {
     }
     if (found || (is_half(o.dtype) && !o.handed)) return nullptr;
     const int64_t at = o.handed ? t.flat - t.first : t.flat;
-    found = static_cast<std::byte*>(args.outputs[i]) + at * wide_size(o.dtype);
+    found = static_cast<std::byte*>(args.outputs[i]) + at * row_size(o.dtype);
   }
   return found;
 }
@@ -377,17 +363,17 @@ void TileProgram::store(size_t i, const TileArgs& args, const Tile& t) const {
   const Output& o = outputs_[i];
   const std::byte* from = t.at[o.value];
   auto* base = static_cast<std::byte*>(args.outputs[i]);
-  const int64_t wide = wide_size(o.dtype);
+  const int64_t wide = row_size(o.dtype);
   const bool half = is_half(o.dtype) && !o.handed;
   const int64_t at = o.handed ? t.flat - t.first : t.flat;
   std::byte* to = base + at * (half ? 2 : wide);
   if (t.step[o.value] == 0) {  // a number everywhere
     std::byte* bits = half ? t.bits : nullptr;
-    if (half) narrow(o.dtype, reinterpret_cast<const float*>(from), bits, 1);
+    if (half) narrow_elements(o.dtype, from, 1, bits);
     return fill(to, half ? bits : from, half ? 2 : wide, 0, t.count);
   }
   if (half) {
-    narrow(o.dtype, reinterpret_cast<const float*>(from), to, t.count);
+    narrow_elements(o.dtype, from, t.count, to);
   } else if (from != to) {
     std::memcpy(to, from, size_t(t.count * wide));
   }

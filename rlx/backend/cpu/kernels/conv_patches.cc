@@ -1,10 +1,8 @@
 #include "rlx/backend/cpu/kernels/conv_patches.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "rlx/backend/cpu/gemm/gemm_layout.h"
-#include "rlx/backend/cpu/kernels/convert.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "rlx/backend/cpu/kernels/conv_patches.cc"
@@ -377,26 +375,6 @@ void add_patches(const AdjointLines& a, bool is_double, const void* patches, int
 
 void add_scaled(const AdjointLines& a, bool is_double, const void* dy, const void* w, void* x) {
   HWY_DYNAMIC_DISPATCH(AddScaledOf)(a, is_double, dy, w, x);
-}
-
-void widen_elements(DType dtype, const void* from, int64_t count, void* to) {
-  if (dtype == DType::kF16) {
-    f16_to_f32(static_cast<const uint16_t*>(from), static_cast<float*>(to), count);
-  } else if (dtype == DType::kBF16) {
-    bf16_to_f32(static_cast<const uint16_t*>(from), static_cast<float*>(to), count);
-  } else {
-    std::memcpy(to, from, size_t(count * size_of(dtype)));
-  }
-}
-
-void narrow_elements(DType dtype, const void* from, int64_t count, void* to) {
-  if (dtype == DType::kF16) {
-    f32_to_f16(static_cast<const float*>(from), static_cast<uint16_t*>(to), count);
-  } else if (dtype == DType::kBF16) {
-    f32_to_bf16(static_cast<const float*>(from), static_cast<uint16_t*>(to), count);
-  } else {
-    std::memcpy(to, from, size_t(count * size_of(dtype)));
-  }
 }
 
 }  // namespace rlx::cpu

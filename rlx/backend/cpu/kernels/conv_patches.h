@@ -92,8 +92,4 @@ void add_patches(const AdjointLines& a, bool is_double, const void* patches, int
 // The same for one channel whose patch matrix is w dy: row t is dy (all output lines) times w[t].
 void add_scaled(const AdjointLines& a, bool is_double, const void* dy, const void* w, void* x);
 
-// Elements of a float dtype to f32 (f64 stays) and back.
-void widen_elements(DType dtype, const void* from, int64_t count, void* to);
-void narrow_elements(DType dtype, const void* from, int64_t count, void* to);
-
 }  // namespace rlx::cpu

@@ -66,5 +66,25 @@ void f32_to_bf16(const float* from, uint16_t* to, int64_t count) {
   HWY_DYNAMIC_DISPATCH(F32ToBF16)(from, to, count);
 }
 
+void widen_elements(DType dtype, const void* from, int64_t count, void* to) {
+  if (dtype == DType::kF16) {
+    f16_to_f32(static_cast<const uint16_t*>(from), static_cast<float*>(to), count);
+  } else if (dtype == DType::kBF16) {
+    bf16_to_f32(static_cast<const uint16_t*>(from), static_cast<float*>(to), count);
+  } else {
+    std::memcpy(to, from, size_t(count * size_of(dtype)));
+  }
+}
+
+void narrow_elements(DType dtype, const void* from, int64_t count, void* to) {
+  if (dtype == DType::kF16) {
+    f32_to_f16(static_cast<const float*>(from), static_cast<uint16_t*>(to), count);
+  } else if (dtype == DType::kBF16) {
+    f32_to_bf16(static_cast<const float*>(from), static_cast<uint16_t*>(to), count);
+  } else {
+    std::memcpy(to, from, size_t(count * size_of(dtype)));
+  }
+}
+
 }  // namespace rlx::cpu
 #endif  // HWY_ONCE

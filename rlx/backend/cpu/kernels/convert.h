@@ -16,4 +16,8 @@ void bf16_to_f32(const uint16_t* from, float* to, int64_t count);
 void f32_to_f16(const float* from, uint16_t* to, int64_t count);
 void f32_to_bf16(const float* from, uint16_t* to, int64_t count);
 
+// Elements of a float dtype to f32 (f64 stays) and back.
+void widen_elements(DType dtype, const void* from, int64_t count, void* to);
+void narrow_elements(DType dtype, const void* from, int64_t count, void* to);
+
 }  // namespace rlx::cpu

@@ -134,20 +134,11 @@ void store_part(const State& s, const StepArgs& args, const Part& p, const Targe
   if (!s.half()) return;
   uint16_t* y = args.out<uint16_t>(0) + (p.item * s.m + p.row) * s.n + p.column;
   for (int64_t i = 0; i < p.rows; ++i) {
-    (s.dtype == DType::kBF16 ? f32_to_bf16 : f32_to_f16)(from.y + i * from.stride, y + i * s.n,
-                                                         p.columns);
+    narrow_elements(s.dtype, from.y + i * from.stride, p.columns, y + i * s.n);
   }
 }
 
 // --- Exact
-
-void widen(DType t, const void* from, float* to, int64_t count) {
-  if (t == DType::kF32) {
-    std::memcpy(to, from, size_t(count) * sizeof(float));
-  } else {
-    (t == DType::kBF16 ? bf16_to_f32 : f16_to_f32)(static_cast<const uint16_t*>(from), to, count);
-  }
-}
 
 // Some rows of x in f32: as they are, or block by block for panels.
 void run_arrange(const void* state, const StepArgs& args, int64_t chunk) {
@@ -157,12 +148,12 @@ void run_arrange(const void* state, const StepArgs& args, int64_t chunk) {
   for (int64_t i = begin; i < std::min(s.x_rows, begin + s.arrange_rows); ++i) {
     const char* row = args.in<char>(0) + i * s.k * size_of(s.dtype);
     if (!s.panels) {
-      widen(s.dtype, row, out + i * s.k, s.k);
+      widen_elements(s.dtype, row, s.k, out + i * s.k);
       continue;
     }
     for (int64_t k = 0; k < s.k; k += kPackedDotSteps) {
       float* to = out + k * s.x_rows + i * kPackedDotSteps;
-      widen(s.dtype, row + k * size_of(s.dtype), to, std::min(kPackedDotSteps, s.k - k));
+      widen_elements(s.dtype, row + k * size_of(s.dtype), std::min(kPackedDotSteps, s.k - k), to);
     }
   }
 }

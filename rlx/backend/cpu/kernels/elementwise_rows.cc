@@ -3,7 +3,6 @@
 #include "rlx/backend/cpu/kernels/activation_rows.h"
 #include "rlx/backend/cpu/kernels/binary_rows.h"
 #include "rlx/backend/cpu/kernels/cast_rows.h"
-#include "rlx/backend/cpu/kernels/fma_row.h"
 #include "rlx/ir/op.h"
 #include "rlx/ops/cast.h"
 
@@ -58,10 +57,7 @@ RowFn elementwise_row(const Node& n, std::span<const DType> operands) {
   if (op == &kReluBackwardOp) return relu_backward_row(t);
   if (op == &kFmaOp) return fma_row(t);
   if (op == &kConjugateOp) return conjugate_row(t);
-  if (op == &kWhereOp) {
-    const bool half = is_float(operands[1]) && size_of(operands[1]) == 2;
-    return where_row(half ? int64_t(sizeof(float)) : size_of(operands[1]));
-  }
+  if (op == &kWhereOp) return where_row(row_size(operands[1]));
   return nullptr;
 }
 

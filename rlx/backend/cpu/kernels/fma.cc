@@ -1,6 +1,6 @@
-#include <type_traits>
+#include "rlx/backend/cpu/kernels/elementwise_rows.h"
 
-#include "rlx/backend/cpu/kernels/fma_row.h"
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "rlx/backend/cpu/kernels/fma.cc"

@@ -76,10 +76,6 @@ int64_t lstm_panels(const LstmPlan& p, const LstmWeights& w, bool hidden);
 void lstm_pack_panel(const LstmPlan& p, bool hidden, int64_t panel, const void* weights,
                      void* packed, void* wide);
 
-// Floats of the call's dtype as those of computation, and back.
-void lstm_widen(const LstmPlan& p, const void* from, void* to, int64_t count);
-void lstm_narrow(const LstmPlan& p, const void* from, void* to, int64_t count);
-
 // Resets the count and checks lengths; then the stages.
 void lstm_begin(const void* state, const StepArgs& args, int64_t chunk);
 void lstm_stage(const void* state, const StepArgs& args, int64_t chunk);

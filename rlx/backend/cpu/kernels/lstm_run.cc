@@ -10,24 +10,6 @@
 
 namespace rlx::cpu {
 
-void lstm_widen(const LstmPlan& p, const void* from, void* to, int64_t count) {
-  if (!p.is_narrow()) {
-    std::memcpy(to, from, size_t(count * p.element_bytes));
-  } else {
-    const auto convert = p.dtype == DType::kBF16 ? bf16_to_f32 : f16_to_f32;
-    convert(static_cast<const uint16_t*>(from), static_cast<float*>(to), count);
-  }
-}
-
-void lstm_narrow(const LstmPlan& p, const void* from, void* to, int64_t count) {
-  if (!p.is_narrow()) {
-    std::memcpy(to, from, size_t(count * p.element_bytes));
-  } else {
-    const auto convert = p.dtype == DType::kBF16 ? f32_to_bf16 : f32_to_f16;
-    convert(static_cast<const float*>(from), static_cast<uint16_t*>(to), count);
-  }
-}
-
 int64_t LstmPlan::gate_packed_bytes() const {
   return int64_t(GemmPlan::packed_b_bytes(element(), n.hidden, n.hidden));
 }
@@ -83,7 +65,7 @@ void lstm_pack_panel(const LstmPlan& p, bool hidden, int64_t panel, const void* 
   const void* rows =
       static_cast<const char*>(weights) + (m.first + m.row * m.width) * size_of(p.dtype);
   if (p.is_narrow()) {
-    lstm_widen(p, rows, wide, m.rows * m.width);
+    widen_elements(p.dtype, rows, m.rows * m.width, wide);
     rows = wide;
   }
   GemmPlan::pack_b(p.element(), rows, 1, m.width, m.rows, m.width,
@@ -149,8 +131,8 @@ class Run {
     if (chunk < pieces) {
       const int64_t first = chunk * kLstmWidenPiece;
       const int64_t count = std::min(kLstmWidenPiece, n_.batch * n_.steps * n_.input - first);
-      return lstm_widen(p_, args_.in<uint16_t>(0) + first,
-                        scratch(p_.x_at) + first * p_.element_bytes, count);
+      return widen_elements(p_.dtype, args_.in<uint16_t>(0) + first, count,
+                            scratch(p_.x_at) + first * p_.element_bytes);
     }
     chunk -= pieces;
     const int64_t panels = p_.input_weights.frozen ? 0 : lstm_panels(p_, p_.input_weights, false);
@@ -167,13 +149,14 @@ class Run {
       if (operand < 0) {
         std::memset(to, 0, size_t(p_.state_bytes()));
       } else {
-        lstm_widen(p_, args_.in<char>(size_t(operand)) + block * count * bytes, to, count);
+        widen_elements(p_.dtype, args_.in<char>(size_t(operand)) + block * count * bytes, count,
+                       to);
       }
     }
     if (!p_.is_narrow()) return;
     const int64_t first = block * n_.gates();
-    lstm_widen(p_, args_.in<uint16_t>(3) + first, scratch(p_.bias_at) + first * p_.element_bytes,
-               n_.gates());
+    widen_elements(p_.dtype, args_.in<uint16_t>(3) + first, n_.gates(),
+                   scratch(p_.bias_at) + first * p_.element_bytes);
   }
 
   void project(const LstmStage& stage, int64_t chunk) const {
@@ -266,8 +249,11 @@ class Run {
 
   void finish(int64_t block) const {
     const int64_t count = n_.batch * n_.hidden, at = block * count * size_of(p_.dtype);
-    if (char* to = args_.out<char>(1)) lstm_narrow(p_, h(block, n_.steps), to + at, count);
-    if (char* to = args_.out<char>(2)) lstm_narrow(p_, c(block), to + at, count);
+    const auto store = [&](size_t result, const char* from) {
+      if (char* to = args_.out<char>(result)) narrow_elements(p_.dtype, from, count, to + at);
+    };
+    store(1, h(block, n_.steps));
+    store(2, c(block));
   }
 
   const LstmPlan& p_;

@@ -154,8 +154,6 @@ bool is_native(DType t, bool wide) {
   return t == DType::kF32 || is_half(t) || t == DType::kI32 || t == DType::kU32;
 }
 
-int64_t row_size(DType t) { return is_half(t) ? 4 : size_of(t); }
-
 NativeOp native_op(const Node& n, std::span<const DType> operands, bool wide) {
   const DType result = n.results[0].dtype, first = operands[0];
   if (n.op == &kCastOp) return cast_op(first, result, wide);

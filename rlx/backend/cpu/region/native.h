@@ -15,8 +15,6 @@ bool is_cast(const Node& n);
 bool forwards(const Node& n, DType from);
 // Registers hold values of the dtype: 16-bit floats as f32, bool as masks.
 bool is_native(DType t, bool wide);
-// Bytes of an element as row functions see it.
-int64_t row_size(DType t);
 inline int64_t stored_size(DType t) { return size_of(t); }
 
 struct NativeOp {
