@@ -17,6 +17,10 @@ using reference::Tensor;
 std::string quoted(std::string_view s) {
   std::string r = "\"";
   for (char c : s) {
+    if (c < ' ' || c > '~') {  // attributes may be bytes
+      r += fmt::format("\\u{:04x}", uint8_t(c));
+      continue;
+    }
     if (c == '"' || c == '\\') r += '\\';
     r += c;
   }
