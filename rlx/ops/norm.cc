@@ -38,6 +38,20 @@ void check_affine(const InferContext& c, size_t i, std::string_view what) {
   }
 }
 
+// first, ..., last - 1.
+std::vector<int64_t> axes_between(int64_t first, int64_t last) {
+  std::vector<int64_t> axes;
+  for (int64_t a = first; a < last; ++a) axes.push_back(a);
+  return axes;
+}
+
+// gamma or beta, ready to broadcast against x.
+Value align_affine(Builder& b, Value v, const NormAttrs& a) {
+  if (a.batch_axes == 0) return v;
+  for (int64_t i = a.batch_axes; i < a.axis; ++i) v = unsqueeze(b, v, a.batch_axes);
+  return v;
+}
+
 }  // namespace
 
 std::vector<TensorType> infer_norm(const InferContext& c) {
@@ -62,16 +76,63 @@ std::vector<TensorType> infer_norm_backward_gamma(const InferContext& c) {
   return {infer_norm_backward(c)[1]};
 }
 
-std::vector<int64_t> axes_between(int64_t first, int64_t last) {
-  std::vector<int64_t> axes;
-  for (int64_t a = first; a < last; ++a) axes.push_back(a);
-  return axes;
+Value call_norm(Builder& b, const OpDef& op, Value x, Value gamma, Value beta, const NormAttrs& a) {
+  if (!gamma.valid()) {
+    const Value y = b.op(op, a, {x});
+    return beta.valid() ? add(b, y, beta) : y;
+  }
+  return beta.valid() ? b.op(op, a, {x, gamma, beta}) : b.op(op, a, {x, gamma});
 }
 
-Value align_affine(Builder& b, Value v, const NormAttrs& a) {
-  if (a.batch_axes == 0) return v;
-  for (int64_t i = a.batch_axes; i < a.axis; ++i) v = unsqueeze(b, v, a.batch_axes);
-  return v;
+std::vector<Value> call_norm_backward(Builder& b, const OpDef& op, Value x, Value gamma, Value dy,
+                                      const NormAttrs& a) {
+  const Attrs erased = Attrs::of(op.fields, a);
+  return gamma.valid() ? b.call(op, erased, {x, gamma, dy}) : b.call(op, erased, {x, dy});
+}
+
+std::vector<int64_t> normalized_axes(const Builder& b, Value x, const NormAttrs& a) {
+  return axes_between(a.axis, b.shape(x).rank());
+}
+
+std::vector<Value> expand_norm(Builder& b, const NormAttrs& a, std::span<const Value> operands,
+                               Value x_hat) {
+  Value y = x_hat;
+  if (operands.size() > 1) y = mul(b, y, align_affine(b, operands[1], a));
+  if (operands.size() > 2) y = add(b, y, align_affine(b, operands[2], a));
+  return {y};
+}
+
+// dx = inverse * (g - mean(g) - x_hat * mean(g * x_hat)), g = dy * gamma; mean(g) if centered.
+std::vector<Value> expand_norm_backward(Builder& b, const NormAttrs& a,
+                                        std::span<const Value> operands, NormalizedRows rows,
+                                        bool centered) {
+  const auto [x_hat, inverse] = rows;
+  const Value dy = operands.back();
+  const auto axes = normalized_axes(b, operands[0], a), summed = axes_between(a.batch_axes, a.axis);
+  const Value g = operands.size() == 3 ? mul(b, dy, align_affine(b, operands[1], a)) : dy;
+  const Value along = mul(b, x_hat, mean(b, mul(b, g, x_hat), axes, true));
+  const Value across = sub(b, centered ? sub(b, g, mean(b, g, axes, true)) : g, along);
+  return {mul(b, inverse, across), sum(b, mul(b, dy, x_hat), summed), sum(b, dy, summed)};
+}
+
+// The Jacobian of the plain normalization is symmetric.
+std::vector<Value> norm_jvp(Builder& b, const RuleCall& call, std::span<const Value> tangents,
+                            const OpDef& backward) {
+  const auto& a = call.as<NormAttrs>();
+  const Value x = call.operands[0];
+  Value t;
+  if (tangents[0].valid()) {
+    t = call_norm_backward(b, backward, x, {}, tangents[0], a)[0];
+    if (call.operands.size() > 1) t = mul(b, t, align_affine(b, call.operands[1], a));
+  }
+  if (tangents.size() > 1 && tangents[1].valid()) {
+    const Value x_hat = b.op(call.op, a, {x});
+    t = add_valid(b, t, mul(b, x_hat, align_affine(b, tangents[1], a)));
+  }
+  if (tangents.size() > 2 && tangents[2].valid()) {
+    t = add_valid(b, t, expand(b, align_affine(b, tangents[2], a), b.shape(x)));
+  }
+  return {t};
 }
 
 std::vector<Value> norm_batching(Builder& b, const RuleCall& call, std::span<const uint8_t> batched,
