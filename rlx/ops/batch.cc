@@ -4,38 +4,27 @@
 
 #include "rlx/base/error.h"
 #include "rlx/ir/rewrite.h"
+#include "rlx/ops/build.h"
 #include "rlx/ops/derive.h"
+#include "rlx/ops/graph_walk.h"
 #include "rlx/ops/rules.h"
 
 namespace rlx {
 namespace {
 
-// Walks a graph into a builder, knowing for every value whether it has the batch axis (axis 0).
-class BatchDriver {
+// Knows for every value whether it has the batch axis (axis 0).
+class BatchWalk final : public GraphWalk<Lane> {
  public:
-  BatchDriver(Builder& b, const Graph& source, const Dim& size)
-      : b_(b), source_(source), size_(size), of_(source.size()), label_(b.label()) {}
-
-  void bind(uint32_t node, Lane lane) { of_[node] = {lane}; }
-  Lane get(Value v) const { return of_[v.node][v.index]; }
-
-  const std::string& label() const { return label_; }
-
-  void walk() {
-    for (uint32_t id = 0; id < source_.size(); ++id) {
-      if (of_[id].empty()) of_[id] = step(source_.node(id));
-    }
-  }
+  BatchWalk(Builder& b, const Graph& source, const Dim& size) : GraphWalk(b, source), size_(size) {}
 
  private:
-  std::vector<Lane> step(const Node& n) {
+  std::vector<Lane> step(const Node& n) override {
     std::vector<Value> operands;
     std::vector<uint8_t> batched;
     for (Value v : n.operands) {
       operands.push_back(get(v).value);
       batched.push_back(get(v).batched);
     }
-    b_.set_label(n.label.empty() ? label_ : n.label);
     std::vector<Lane> lanes;
     if (std::find(batched.begin(), batched.end(), 1) == batched.end()) {
       for (Value v : copy_node(b_, n, operands)) lanes.push_back({v, false});
@@ -68,49 +57,37 @@ class BatchDriver {
     std::vector<TensorType> types;
     for (Value v : n.operands) types.push_back(source_.type(v));
     const Graph body = expand_to_graph(*n.op, n.attrs, types);
-    BatchDriver inner(b_, body, size_);
-    for (size_t i = 0; i < operands.size(); ++i) {
-      inner.bind(body.inputs()[i].node, {operands[i], batched[i] != 0});
-    }
-    inner.walk();
-    std::vector<Lane> lanes;
-    for (const Output& o : body.outputs()) {
-      // Results of one call agree: all batched, as a rule would give them.
-      const Lane lane = inner.get(o.value);
-      lanes.push_back({with_batch(b_, lane.value, lane.batched, size_), true});
-    }
+    std::vector<Lane> in;
+    for (size_t i = 0; i < operands.size(); ++i) in.push_back({operands[i], batched[i] != 0});
+    std::vector<Lane> lanes = BatchWalk(b_, body, size_).run(in);
+    // Results of one call agree: all batched, as a rule would give them.
+    for (Lane& l : lanes) l = {with_batch(b_, l.value, l.batched, size_), true};
     return lanes;
   }
 
-  Builder& b_;
-  const Graph& source_;
   const Dim& size_;
-  std::vector<std::vector<Lane>> of_;
-  const std::string label_;  // of the call that a body stands for
 };
-
-// Inputs, then params.
-std::vector<Value> leaves_of(const Graph& graph) {
-  std::vector<Value> leaves = graph.inputs();
-  leaves.insert(leaves.end(), graph.params().begin(), graph.params().end());
-  return leaves;
-}
 
 }  // namespace
 
 std::vector<Lane> batch_graph(Builder& b, const Graph& graph, const Dim& size,
                               std::span<const Lane> leaves) {
-  BatchDriver driver(b, graph, size);
-  const std::vector<Value> nodes = leaves_of(graph);
-  if (nodes.size() != leaves.size()) {
-    internal_error("'{}' has {} leaves, {} are bound", graph.name(), nodes.size(), leaves.size());
-  }
-  for (size_t i = 0; i < nodes.size(); ++i) driver.bind(nodes[i].node, leaves[i]);
-  driver.walk();
-  b.set_label(driver.label());
-  std::vector<Lane> outputs;
-  for (const Output& o : graph.outputs()) outputs.push_back(driver.get(o.value));
-  return outputs;
+  return BatchWalk(b, graph, size).run(leaves);
+}
+
+Value fold_batch(Builder& b, Value x, int64_t axis) {
+  Shape shape = b.shape(x);
+  const Dim both = shape[axis] * shape[axis + 1];
+  shape.erase(axis);
+  shape[axis] = both;
+  return reshape(b, x, std::move(shape));
+}
+
+Value unfold_batch(Builder& b, Value x, int64_t axis, const Dim& size, const Dim& n) {
+  Shape shape = b.shape(x);
+  shape[axis] = n;
+  shape.insert(axis, size);
+  return reshape(b, x, std::move(shape));
 }
 
 }  // namespace rlx

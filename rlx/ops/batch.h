@@ -19,4 +19,9 @@ struct Lane {
 std::vector<Lane> batch_graph(Builder& b, const Graph& graph, const Dim& size,
                               std::span<const Lane> leaves);
 
+// For ops with a batch axis of their own: [.., size, n, ..] at `axis` as [.., size * n, ..], and
+// back.
+Value fold_batch(Builder& b, Value x, int64_t axis = 0);
+Value unfold_batch(Builder& b, Value x, int64_t axis, const Dim& size, const Dim& n);
+
 }  // namespace rlx

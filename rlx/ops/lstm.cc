@@ -30,20 +30,13 @@ void check_attrs(const LstmAttrs& a) {
   checked_mul(checked_mul(blocks, 8), checked_mul(a.hidden_size, a.hidden_size));
 }
 
-bool is_one_of(const Shape& shape, std::initializer_list<Shape> allowed) {
-  for (const Shape& s : allowed) {
-    if (shape == s) return true;
-  }
-  return false;
-}
-
 // Weights are all blocks one after another; those of equal blocks may have an axis for the blocks,
 // and those of a single block none.
 void check_packed(const InferContext& c, size_t i, const Dim& total, const Shape& block,
                   bool equal_blocks, int64_t blocks, std::string_view name) {
   expect_same_dtype(c, kX, i);
   const Shape& shape = c[i].shape;
-  if (is_one_of(shape, {Shape{total}})) return;
+  if (shape == Shape{total}) return;
   Shape all = block;
   all.insert(0, blocks);
   if (equal_blocks && shape == all) return;
@@ -189,22 +182,6 @@ std::vector<Value> expand_lstm(Builder& b, const Attrs& attrs, std::span<const V
   return Expansion(b, attrs.as<LstmAttrs>(), operands).run();
 }
 
-// [size, n, ...] at `axis` to [size * n, ...], and back.
-Value fold(Builder& b, Value x, int64_t axis) {
-  Shape shape = b.shape(x);
-  const Dim both = shape[axis] * shape[axis + 1];
-  shape.erase(axis);
-  shape[axis] = both;
-  return reshape(b, x, std::move(shape));
-}
-
-Value unfold(Builder& b, Value x, int64_t axis, const Dim& size, const Dim& inner) {
-  Shape shape = b.shape(x);
-  shape[axis] = inner;
-  shape.insert(axis, size);
-  return reshape(b, x, std::move(shape));
-}
-
 // With weights of their own, examples share no product: the decomposition's rules.
 std::vector<Value> batch_by_steps(Builder& b, const RuleCall& call,
                                   std::span<const uint8_t> batched, const Dim& size) {
@@ -233,7 +210,7 @@ std::vector<Value> batch(Builder& b, const RuleCall& call, std::span<const uint8
   const auto join = [&](size_t i, bool blocks_first) {
     Value x = with_batch(b, operands[i], batched[i] != 0, size);
     if (blocks_first) x = move_axis(b, x, 0, 1);
-    operands[i] = fold(b, x, blocks_first ? 1 : 0);
+    operands[i] = fold_batch(b, x, blocks_first ? 1 : 0);
   };
   join(kX, false);
   for (const int i : {at.h0, at.c0}) {
@@ -241,9 +218,9 @@ std::vector<Value> batch(Builder& b, const RuleCall& call, std::span<const uint8
   }
   if (at.lengths >= 0) join(size_t(at.lengths), false);
   std::vector<Value> results = b.call(call.op, call.attrs, operands);
-  results[0] = unfold(b, results[0], 0, size, inner);
+  results[0] = unfold_batch(b, results[0], 0, size, inner);
   for (size_t i : {1, 2}) {
-    results[i] = move_axis(b, unfold(b, results[i], 1, size, inner), 1, 0);
+    results[i] = move_axis(b, unfold_batch(b, results[i], 1, size, inner), 1, 0);
   }
   return results;
 }

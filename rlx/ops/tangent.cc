@@ -3,29 +3,18 @@
 #include "rlx/base/error.h"
 #include "rlx/ir/rewrite.h"
 #include "rlx/ops/derive.h"
+#include "rlx/ops/graph_walk.h"
 
 namespace rlx {
 namespace {
 
-// Walks a graph into a builder, carrying a tangent (invalid: zero) beside every value.
-class ForwardDriver {
+// Carries a tangent (invalid: zero) beside every value.
+class TangentWalk final : public GraphWalk<Dual> {
  public:
-  ForwardDriver(Builder& b, const Graph& source)
-      : b_(b), source_(source), of_(source.size()), label_(b.label()) {}
-
-  void bind(uint32_t node, Dual dual) { of_[node] = {dual}; }
-  Dual get(Value v) const { return of_[v.node][v.index]; }
-
-  const std::string& label() const { return label_; }
-
-  void walk() {
-    for (uint32_t id = 0; id < source_.size(); ++id) {
-      if (of_[id].empty()) of_[id] = step(source_.node(id));
-    }
-  }
+  TangentWalk(Builder& b, const Graph& source) : GraphWalk(b, source) {}
 
  private:
-  std::vector<Dual> step(const Node& n) {
+  std::vector<Dual> step(const Node& n) override {
     std::vector<Value> primals, tangents;
     bool any = false;
     for (Value v : n.operands) {
@@ -33,7 +22,6 @@ class ForwardDriver {
       tangents.push_back(get(v).tangent);
       any |= tangents.back().valid();
     }
-    b_.set_label(n.label.empty() ? label_ : n.label);
     const bool zero = !any || n.op->has(kNoGradient);
     if (!zero && !n.op->jvp) return expand(n, primals, tangents);
     if (!zero && n.op->has(kControl)) return with_bodies(n, primals, tangents);
@@ -80,43 +68,18 @@ class ForwardDriver {
     std::vector<TensorType> types;
     for (Value v : primals) types.push_back(b_.type(v));
     const Graph body = expand_to_graph(*n.op, n.attrs, types);
-    ForwardDriver inner(b_, body);
-    for (size_t i = 0; i < primals.size(); ++i) {
-      inner.bind(body.inputs()[i].node, {primals[i], tangents[i]});
-    }
-    inner.walk();
     std::vector<Dual> duals;
-    for (const Output& o : body.outputs()) duals.push_back(inner.get(o.value));
-    return duals;
+    for (size_t i = 0; i < primals.size(); ++i) duals.push_back({primals[i], tangents[i]});
+    return TangentWalk(b_, body).run(duals);
   }
-
-  Builder& b_;
-  const Graph& source_;
-  std::vector<std::vector<Dual>> of_;
-  const std::string label_;  // of the call that a body stands for
 };
-
-// Inputs, then params.
-std::vector<Value> leaves_of(const Graph& graph) {
-  std::vector<Value> leaves = graph.inputs();
-  leaves.insert(leaves.end(), graph.params().begin(), graph.params().end());
-  return leaves;
-}
 
 }  // namespace
 
 std::vector<Dual> push_forward(Builder& b, const Graph& graph, std::span<const Dual> leaves) {
-  ForwardDriver driver(b, graph);
-  const std::vector<Value> nodes = leaves_of(graph);
-  if (nodes.size() != leaves.size()) {
-    internal_error("'{}' has {} leaves, {} are bound", graph.name(), nodes.size(), leaves.size());
-  }
-  for (size_t i = 0; i < nodes.size(); ++i) driver.bind(nodes[i].node, leaves[i]);
-  driver.walk();
-  b.set_label(driver.label());
-  std::vector<Dual> duals;
-  for (const Output& o : graph.outputs()) duals.push_back(driver.get(o.value));
-  for (const Update& u : graph.updates()) duals.push_back(driver.get(u.value));
+  TangentWalk walk(b, graph);
+  std::vector<Dual> duals = walk.run(leaves);
+  for (const Update& u : graph.updates()) duals.push_back(walk.get(u.value));
   return duals;
 }
 
