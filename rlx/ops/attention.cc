@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "rlx/ops/batch.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/cost_util.h"
 #include "rlx/ops/infer_util.h"
@@ -49,7 +50,7 @@ void check_attrs(const AttentionAttrs& a) {
     user_error("scale is {}, expected a finite number", *a.scale);
   }
   if (a.softcap && !(*a.softcap > 0 && std::isfinite(*a.softcap))) {
-    user_error("softcap is {}, expected a finite number above 0 (or none)", *a.softcap);
+    user_error("softcap is {}, expected a finite number (0 and below: none)", *a.softcap);
   }
 }
 
@@ -189,22 +190,6 @@ std::vector<Value> expand_part(Builder& b, const Attrs& attrs, std::span<const V
   return {all[size_t(a.wrt)]};
 }
 
-// [size, n, ...] to [size * n, ...].
-Value fold(Builder& b, Value x) {
-  Shape shape = b.shape(x);
-  const Dim first = shape[0] * shape[1];
-  shape.erase(0);
-  shape[0] = first;
-  return reshape(b, x, std::move(shape));
-}
-
-Value unfold(Builder& b, Value x, const Dim& size, const Dim& inner) {
-  Shape shape = b.shape(x);
-  shape[0] = inner;
-  shape.insert(0, size);
-  return reshape(b, x, std::move(shape));
-}
-
 // The batch axis joins that of the op. A bias of one entry stays shared where nothing is summed.
 std::vector<Value> fold_operands(Builder& b, const AttentionAttrs& a, int inputs,
                                  std::span<const Value> operands, std::span<const uint8_t> batched,
@@ -218,9 +203,9 @@ std::vector<Value> fold_operands(Builder& b, const AttentionAttrs& a, int inputs
     const bool has = batched[size_t(i)] != 0;
     const bool length = i == at.kv_len || i == at.q_len;
     if (length && b.shape(x).rank() == (has ? 1 : 0)) {  // one for the whole batch
-      if (has) x = fold(b, expand(b, unsqueeze(b, x, 1), {size, batch}));
+      if (has) x = fold_batch(b, expand(b, unsqueeze(b, x, 1), {size, batch}));
     } else if (!(i == at.bias && !has && inputs == kAttentionInputs && b.shape(x)[0].is(1))) {
-      x = fold(b, with_batch(b, x, has, size));
+      x = fold_batch(b, with_batch(b, x, has, size));
     }
     folded.push_back(x);
   }
@@ -238,7 +223,7 @@ std::vector<Value> batch_call(Builder& b, const RuleCall& call, std::span<const 
     const bool bias = i == 3;
     const auto at_bias = size_t(bias ? at.bias : 0);
     const Dim inner = bias ? b.shape(call.operands[at_bias])[batched[at_bias] ? 1 : 0] : batch;
-    results[i] = unfold(b, results[i], size, inner);
+    results[i] = unfold_batch(b, results[i], 0, size, inner);
   }
   return results;
 }
@@ -311,7 +296,7 @@ the keys of head h div (H / Hkv); Hkv divides H. Then, as the flags say and in t
   kv_len  i64 [] or [B]: keys from kv_len on are hidden and never read, default Sk
   q_len   i64 [] or [B]: rows from q_len on see nothing, default Sq
 For a row i and a key j of one head:
-  s = scale * <q_i, k_j>; with softcap c: s = c * tanh(s / c); s += bias
+  s = scale * <q_i, k_j>; with a softcap c: s = c * tanh(s / c), c of 0 and below means none; s += bias
   y_i = sum of p_j v_j,  p_j = exp(s_j - m) / sum of exp(s - m), m the maximum, over the keys that i
   sees: those that mask and lengths leave, and with off = kv_len - q_len
   Causal         j <= i + off
@@ -321,8 +306,9 @@ A row that sees no key, or only scores of -inf, is 0, and so are its gradients. 
 entry sees (keys from kv_len on, masked keys, rows from q_len on) has no influence, NaN included. A
 row that sees a score of NaN or +inf is NaN. f16 and bf16 are computed in f32 and rounded once.
 Errors: sizes that do not match, a window without SlidingWindow; at run time a kv_len outside of
-[0, Sk] or a q_len outside of [0, Sq]. The decomposition can't raise the latter: there kv_len and
-q_len past the end count as they are.
+[0, Sk] or a q_len outside of [0, Sq].
+Decomposition: it cannot raise errors of lengths, which there count as they are, in off too. NaN or
+infinity at a key or row that only some of its partners see reaches the others, as 0 * NaN.
 Derivative: AttentionBackwardAll; none for mask and lengths. The forward pass saves nothing.
 Compare: torch.nn.functional.scaled_dot_product_attention, jax.nn.dot_product_attention.
 Source: Vaswani et al., Attention is all you need; Dao et al., FlashAttention, for the tiling.)",
@@ -349,7 +335,7 @@ reads are not computed. With p the probabilities of the forward pass, computed a
   dbias = ds, summed over what the bias repeats; 0 if it is one number for all keys of a row
   ds_ij *= 1 - (s_ij / c)^2                with a softcap c, s before the bias
   dq_i = scale * sum over j of ds_ij k_j,  dk_j = scale * sum over i of ds_ij q_i
-Gradients of hidden keys and of rows that see no key are 0.
+Gradients of hidden keys and of rows that see no key are 0. The decomposition as that of Attention.
 Errors: as Attention; dy of another type than the forward result.
 Derivative: that of the decomposition.
 Compare: the gradients of torch.nn.functional.scaled_dot_product_attention.)",

@@ -19,7 +19,7 @@ struct AttentionAttrs {
   AttentionMask mask = AttentionMask::kNone;
   int64_t window = 0;               // SlidingWindow: a query sees itself and so many keys before it
   std::optional<double> scale{};    // of the scores; 1 / sqrt(head width) if absent
-  std::optional<double> softcap{};  // scores become softcap * tanh(score / softcap)
+  std::optional<double> softcap{};  // scores become softcap * tanh(score / softcap); <= 0: none
   bool has_mask = false;            // bool [B, Sk]: true keeps the key
   bool has_bias = false;            // [1 | B | a divisor of B, 1 | H, 1 | Sq, 1 | Sk]
   bool has_kv_len = false;          // i64 [] or [B]: keys from it on do not exist

@@ -412,6 +412,19 @@ TEST(Attention, EveryInstructionSetIsRight) {
   }
 }
 
+TEST(Attention, SoftcapOfZeroAndBelowIsNone) {
+  const std::vector<Array> operands = {numbers({1, 3, 2, 4}, 1), numbers({1, 5, 2, 4}, 2),
+                                       numbers({1, 5, 2, 4}, 3)};
+  const auto plain = run(kAttentionOp, {}, operands);
+  AttentionAttrs a;
+  for (const double cap : {0.0, -2.0, -std::numeric_limits<double>::infinity()}) {
+    a.softcap = cap;
+    expect_bits(run(kAttentionOp, a, operands), plain);
+  }
+  a.softcap = std::numeric_limits<double>::infinity();
+  EXPECT_THROW(run(kAttentionOp, a, operands), Error);
+}
+
 TEST(Attention, TwoKeysByHand) {
   // Scores ln 3 and 0: weights 3/4 and 1/4.
   reference::Tensor q(DType::kF64, {1, 1, 1, 1}), k(DType::kF64, {1, 2, 1, 1}), v = k;
