@@ -10,6 +10,16 @@ namespace rlx {
 RLX_USE_OP(If);
 RLX_USE_OP(Scan);
 
+namespace {
+
+Mask differentiable_ones(const Builder& b, std::span<const Value> values) {
+  Mask mask;
+  for (Value v : values) mask.push_back(is_differentiable(b.dtype(v)));
+  return mask;
+}
+
+}  // namespace
+
 std::vector<size_t> positions(std::span<const uint8_t> mask) {
   std::vector<size_t> at;
   for (size_t i = 0; i < mask.size(); ++i) {
@@ -67,6 +77,39 @@ std::vector<Lane> lanes_of(std::span<const Value> values, std::span<const uint8_
   std::vector<Lane> lanes;
   for (size_t i = 0; i < values.size(); ++i) lanes.push_back({values[i], batched[i] != 0});
   return lanes;
+}
+
+void check_rule_graph(const GraphRef& rule, std::string_view what,
+                      std::span<const TensorType> operands, std::span<const TensorType> results,
+                      RuleMode mode) {
+  if (!rule) return;
+  const bool reverse = mode == RuleMode::kVjp;
+  const auto from = reverse ? results : operands, to = reverse ? operands : results;
+  std::vector<TensorType> inputs(operands.begin(), operands.end()), outputs;
+  inputs.insert(inputs.end(), results.begin(), results.end());
+  for (size_t i : differentiable_positions(from)) inputs.push_back(from[i]);
+  for (size_t i : differentiable_positions(to)) outputs.push_back(to[i]);
+  check_body(rule, what, inputs);
+  const std::vector<TensorType> given = output_types(*rule);
+  if (given.size() != outputs.size()) {
+    user_error("the {} has {} outputs for {} differentiable {}", what, given.size(), outputs.size(),
+               reverse ? "operands" : "results");
+  }
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i] == outputs[i]) continue;
+    user_error("output {} of the {} is {}, it must be {}", i, what, given[i].to_string(),
+               outputs[i].to_string());
+  }
+}
+
+std::vector<Value> pack_derivatives(Builder& b, std::span<const Value> values,
+                                    std::span<const Value> derivatives) {
+  return tangents_in(b, values, derivatives, differentiable_ones(b, values));
+}
+
+std::vector<Value> unpack_derivatives(const Builder& b, std::span<const Value> values,
+                                      std::span<const Value> packed) {
+  return spread(packed, differentiable_ones(b, values));
 }
 
 bool widen(Mask& mask, const Mask& more) {

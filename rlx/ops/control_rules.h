@@ -1,4 +1,4 @@
-// What the rules of If, While and Scan share.
+// What the rules of ops with bodies share.
 #pragma once
 
 #include <span>
@@ -26,6 +26,19 @@ std::vector<Value> tangents_in(Builder& b, std::span<const Value> primals,
 std::vector<Value> spread(std::span<const Value> packed, std::span<const uint8_t> mask);
 std::vector<Dual> duals_of(std::span<const Value> primals, std::span<const Value> tangents);
 std::vector<Lane> lanes_of(std::span<const Value> values, std::span<const uint8_t> batched);
+
+// Of derivatives given as graphs (CustomFn, Custom): a vjp takes operands, results and cotangents
+// of the differentiable results and gives those of the differentiable operands; a jvp the other way
+// round. A missing graph passes.
+enum class RuleMode : uint8_t { kVjp, kJvp };
+void check_rule_graph(const GraphRef& rule, std::string_view what,
+                      std::span<const TensorType> operands, std::span<const TensorType> results,
+                      RuleMode mode);
+// One for each differentiable value, zeros where there is none; and back, invalid for the others.
+std::vector<Value> pack_derivatives(Builder& b, std::span<const Value> values,
+                                    std::span<const Value> derivatives);
+std::vector<Value> unpack_derivatives(const Builder& b, std::span<const Value> values,
+                                      std::span<const Value> packed);
 
 // Sets what is set in `more`; whether that changes the mask.
 bool widen(Mask& mask, const Mask& more);

@@ -2,10 +2,8 @@
 
 #include "rlx/base/error.h"
 #include "rlx/ir/rewrite.h"
-#include "rlx/ops/batch.h"
-#include "rlx/ops/body.h"
 #include "rlx/ops/build.h"
-#include "rlx/ops/control.h"
+#include "rlx/ops/control_rules.h"
 #include "rlx/ops/cost_util.h"
 #include "rlx/ops/derive.h"
 #include "rlx/ops/infer_util.h"
@@ -20,41 +18,7 @@ namespace {
 
 using Types = std::vector<TensorType>;
 
-std::vector<size_t> differentiable(std::span<const TensorType> types) {
-  std::vector<size_t> positions;
-  for (size_t i = 0; i < types.size(); ++i) {
-    if (is_differentiable(types[i].dtype)) positions.push_back(i);
-  }
-  return positions;
-}
-
 // --- Inference
-
-void append(Types& to, std::span<const TensorType> from, std::span<const size_t> positions) {
-  for (size_t i : positions) to.push_back(from[i]);
-}
-
-void check_rule(const GraphRef& rule, std::string_view what, std::span<const TensorType> operands,
-                std::span<const TensorType> results, bool reverse) {
-  if (!rule) return;
-  const auto& from = reverse ? results : operands;
-  const auto& to = reverse ? operands : results;
-  Types inputs(operands.begin(), operands.end()), outputs;
-  inputs.insert(inputs.end(), results.begin(), results.end());
-  append(inputs, from, differentiable(from));
-  append(outputs, to, differentiable(to));
-  check_body(rule, what, inputs);
-  const Types given = output_types(*rule);
-  if (given.size() != outputs.size()) {
-    user_error("the {} has {} outputs for {} differentiable {}", what, given.size(), outputs.size(),
-               reverse ? "operands" : "results");
-  }
-  for (size_t i = 0; i < given.size(); ++i) {
-    if (given[i] == outputs[i]) continue;
-    user_error("output {} of the {} is {}, it must be {}", i, what, given[i].to_string(),
-               outputs[i].to_string());
-  }
-}
 
 Types infer_custom(const InferContext& c) {
   const auto& a = c.as<CustomAttrs>();
@@ -71,37 +35,12 @@ Types infer_custom(const InferContext& c) {
   if (a.no_gradient && (a.vjp || a.jvp)) {
     user_error("'{}' has derivatives and says that they are zero (no_gradient)", a.name);
   }
-  check_rule(a.vjp, "vjp", c.operands, a.results, true);
-  check_rule(a.jvp, "jvp", c.operands, a.results, false);
+  check_rule_graph(a.vjp, "vjp", c.operands, a.results, RuleMode::kVjp);
+  check_rule_graph(a.jvp, "jvp", c.operands, a.results, RuleMode::kJvp);
   return a.results;
 }
 
 // --- Derivatives
-
-Value valid_or_zeros(Builder& b, Value derivative, Value primal) {
-  return derivative.valid() ? derivative : zeros_like(b, primal);
-}
-
-// The derivatives (zeros where there are none) of the differentiable values.
-std::vector<Value> packed(Builder& b, std::span<const Value> primals,
-                          std::span<const Value> derivatives) {
-  std::vector<Value> list;
-  for (size_t i = 0; i < primals.size(); ++i) {
-    if (!is_differentiable(b.dtype(primals[i]))) continue;
-    list.push_back(valid_or_zeros(b, derivatives[i], primals[i]));
-  }
-  return list;
-}
-
-std::vector<Value> spread(Builder& b, std::span<const Value> primals,
-                          std::span<const Value> derivatives) {
-  std::vector<Value> list;
-  size_t next = 0;
-  for (Value v : primals) {
-    list.push_back(is_differentiable(b.dtype(v)) ? derivatives[next++] : Value());
-  }
-  return list;
-}
 
 // A rule is linear in the derivatives that it takes: its transpose is the other rule.
 GraphRef transposed(const Graph& rule, size_t primals) {
@@ -123,18 +62,16 @@ std::vector<Value> derive(Builder& b, const RuleCall& call, std::span<const Valu
          "set no_gradient if its derivatives are zero",
          a.name, missing);
   }
-  const std::vector<Value> given = packed(b, from, derivatives);
+  const std::vector<Value> given = pack_derivatives(b, from, derivatives);
   std::vector<Value> arguments = joined(call.operands, call.results);
   if (rule) {
     arguments = joined(arguments, given);
-    return spread(b, to, inline_graph(b, *rule, arguments));
+    return unpack_derivatives(b, to, inline_graph(b, *rule, arguments));
   }
   const size_t primals = arguments.size();
-  for (Value v : to) {
-    if (is_differentiable(b.dtype(v))) arguments.push_back(zeros_like(b, v));
-  }
-  arguments = joined(arguments, given);
-  return spread(b, to, inline_graph(b, *transposed(*other, primals), arguments));
+  const std::vector<Value> zeros = pack_derivatives(b, to, std::vector<Value>(to.size()));
+  arguments = joined(arguments, zeros, given);
+  return unpack_derivatives(b, to, inline_graph(b, *transposed(*other, primals), arguments));
 }
 
 std::vector<Value> vjp_custom(Builder& b, const RuleCall& call, std::span<const Value> cotangents) {
@@ -225,16 +162,17 @@ GraphRef rule_graph(const CustomDefinition& definition, const CustomDefinition::
   const std::vector<Value> ins = body.add_inputs(operands), outs = body.add_inputs(a.results);
   const Types& from = reverse ? a.results : operands;
   std::vector<Value> derivatives;
-  for (size_t i : differentiable(from)) derivatives.push_back(body.add_input(from[i]));
+  for (size_t i : differentiable_positions(from)) derivatives.push_back(body.add_input(from[i]));
   std::vector<Value> given =
       rule(body.builder(), CustomRuleCall{a.attributes, ins, outs, derivatives});
-  const std::vector<size_t> wanted = differentiable(reverse ? operands : a.results);
+  const std::vector<size_t> wanted = differentiable_positions(reverse ? operands : a.results);
   if (given.size() != wanted.size()) {
     user_error("Custom '{}': its {} gave {} values for {} differentiable {}", definition.name, what,
                given.size(), wanted.size(), reverse ? "operands" : "results");
   }
   for (size_t i = 0; i < given.size(); ++i) {
-    given[i] = valid_or_zeros(body.builder(), given[i], (reverse ? ins : outs)[wanted[i]]);
+    const Value of = (reverse ? ins : outs)[wanted[i]];
+    if (!given[i].valid()) given[i] = zeros_like(body.builder(), of);
   }
   body.add_outputs(given);
   return body.take();

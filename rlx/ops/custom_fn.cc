@@ -17,40 +17,13 @@ namespace {
 
 using Types = std::vector<TensorType>;
 
-Types differentiable_types(std::span<const TensorType> types) {
-  Types list;
-  for (size_t i : differentiable_positions(types)) list.push_back(types[i]);
-  return list;
-}
-
-void check_derivative(const GraphRef& graph, std::string_view what, const Types& values,
-                      const Types& given, const Types& expected) {
-  if (!graph) return;
-  Types inputs = values;
-  inputs.insert(inputs.end(), given.begin(), given.end());
-  check_body(graph, what, inputs);
-  const Types outputs = output_types(*graph);
-  if (outputs.size() != expected.size()) {
-    user_error("the {} has {} outputs, expected {}", what, outputs.size(), expected.size());
-  }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i] == expected[i]) continue;
-    user_error("output {} of the {} is {}, expected {}", i, what, outputs[i].to_string(),
-               expected[i].to_string());
-  }
-}
-
 Types infer_custom_fn(const InferContext& c) {
   const auto& a = c.as<CustomFnAttrs>();
   check_body(a.forward, "forward graph", c.operands);
   Types results = output_types(*a.forward);
   if (results.empty()) user_error("the forward graph has no outputs");
-  Types values(c.operands.begin(), c.operands.end());
-  values.insert(values.end(), results.begin(), results.end());
-  const Types of_operands = differentiable_types(c.operands);
-  const Types of_results = differentiable_types(results);
-  check_derivative(a.vjp, "vjp graph", values, of_results, of_operands);
-  check_derivative(a.jvp, "jvp graph", values, of_operands, of_results);
+  check_rule_graph(a.vjp, "vjp graph", c.operands, results, RuleMode::kVjp);
+  check_rule_graph(a.jvp, "jvp graph", c.operands, results, RuleMode::kJvp);
   return results;
 }
 
@@ -59,46 +32,28 @@ std::vector<Value> expand_custom_fn(Builder& b, const Attrs& attrs,
   return inline_graph(b, *attrs.as<CustomFnAttrs>().forward, operands);
 }
 
-// One for each differentiable value, zeros where there is none.
-std::vector<Value> filled(Builder& b, std::span<const Value> values,
-                          std::span<const Value> derivatives) {
-  std::vector<Value> list;
-  for (size_t i : differentiable_positions(types_of(b, values))) {
-    list.push_back(derivatives[i].valid() ? derivatives[i] : zeros_like(b, values[i]));
-  }
-  return list;
-}
-
-std::vector<Value> at_differentiable(const Builder& b, std::span<const Value> values,
-                                     std::span<const Value> derivatives) {
-  std::vector<Value> list(values.size());
-  const std::vector<size_t> at = differentiable_positions(types_of(b, values));
-  for (size_t i = 0; i < at.size(); ++i) list[at[i]] = derivatives[i];
-  return list;
-}
-
 std::vector<Value> vjp_custom_fn(Builder& b, const RuleCall& call,
                                  std::span<const Value> cotangents) {
   const auto& a = call.as<CustomFnAttrs>();
-  const std::vector<Value> given = filled(b, call.results, cotangents);
+  const std::vector<Value> given = pack_derivatives(b, call.results, cotangents);
   if (a.vjp) {
     const std::vector<Value> values = joined(call.operands, call.results, given);
-    return at_differentiable(b, call.operands, inline_graph(b, *a.vjp, values));
+    return unpack_derivatives(b, call.operands, inline_graph(b, *a.vjp, values));
   }
   const GraphRef reverse =
       pullback(*a.forward, differentiable_positions(types_of(b, call.operands)),
                differentiable_positions(types_of(b, call.results)));
-  return at_differentiable(b, call.operands,
-                           inline_graph(b, *reverse, joined(call.operands, given)));
+  return unpack_derivatives(b, call.operands,
+                            inline_graph(b, *reverse, joined(call.operands, given)));
 }
 
 std::vector<Value> jvp_custom_fn(Builder& b, const RuleCall& call,
                                  std::span<const Value> tangents) {
   const auto& a = call.as<CustomFnAttrs>();
   if (a.jvp) {
-    const std::vector<Value> given = filled(b, call.operands, tangents);
+    const std::vector<Value> given = pack_derivatives(b, call.operands, tangents);
     const std::vector<Value> values = joined(call.operands, call.results, given);
-    return at_differentiable(b, call.results, inline_graph(b, *a.jvp, values));
+    return unpack_derivatives(b, call.results, inline_graph(b, *a.jvp, values));
   }
   std::vector<Value> out;
   for (const Dual& d : push_forward(b, *a.forward, duals_of(call.operands, tangents))) {

@@ -111,15 +111,15 @@ std::vector<WrongCall> wrong_calls() {
       {"vjp_outputs",
        attrs(forward, make_body("vjp", {x, x, x}, nothing)),
        {x},
-       "the vjp graph has 0 outputs, expected 1"},
+       "the vjp graph has 0 outputs for 1 differentiable operands"},
       {"vjp_type",
        attrs(forward, make_body("vjp", {x, x, x}, scalar_sum)),
        {x},
-       "output 0 of the vjp graph is f32[], expected f32[3]"},
+       "output 0 of the vjp graph is f32[], it must be f32[3]"},
       {"jvp_type",
        attrs(forward, nullptr, make_body("jvp", {x, x, x}, scalar_sum)),
        {x},
-       "output 0 of the jvp graph is f32[], expected f32[3]"},
+       "output 0 of the jvp graph is f32[], it must be f32[3]"},
   };
 }
 

@@ -136,16 +136,10 @@ std::vector<Value> jvp_scan(Builder& b, const RuleCall& call, std::span<const Va
 }
 
 std::vector<Value> vjp_scan(Builder& b, const RuleCall& call, std::span<const Value> cotangents) {
-  std::vector<Value> operands(call.operands.begin(), call.operands.end());
-  for (size_t i : differentiable_positions(types_of(b, call.results))) {
-    operands.push_back(cotangents[i].valid() ? cotangents[i] : zeros_like(b, call.results[i]));
-  }
   const Attrs attrs = Attrs::of(kScanBackwardOp.fields, call.as<ScanAttrs>());
-  const std::vector<Value> grads = b.call(kScanBackwardOp, attrs, operands);
-  const std::vector<size_t> wrt = differentiable_positions(types_of(b, call.operands));
-  std::vector<Value> result(call.operands.size());
-  for (size_t i = 0; i < wrt.size(); ++i) result[wrt[i]] = grads[i];
-  return result;
+  const std::vector<Value> given = pack_derivatives(b, call.results, cotangents);
+  return unpack_derivatives(b, call.operands,
+                            b.call(kScanBackwardOp, attrs, joined(call.operands, given)));
 }
 
 // Which carries are batched is the least set that holds those of the operands and that a step does

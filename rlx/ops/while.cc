@@ -125,18 +125,11 @@ std::vector<Value> jvp_while(Builder& b, const RuleCall& call, std::span<const V
 }
 
 std::vector<Value> vjp_while(Builder& b, const RuleCall& call, std::span<const Value> cotangents) {
-  const std::vector<TensorType> types = types_of(b, call.operands);
-  ScanAttrs scan = while_as_scan(call.as<WhileAttrs>(), types);
-  std::vector<Value> operands(call.operands.begin(), call.operands.end());
-  for (size_t i : differentiable_positions(types_of(b, call.results))) {
-    operands.push_back(cotangents[i].valid() ? cotangents[i] : zeros_like(b, call.results[i]));
-  }
-  const std::vector<Value> grads =
-      b.call(kScanBackwardOp, Attrs::of(kScanBackwardOp.fields, std::move(scan)), operands);
-  const std::vector<size_t> wrt = differentiable_positions(types);
-  std::vector<Value> result(types.size());
-  for (size_t i = 0; i < wrt.size(); ++i) result[wrt[i]] = grads[i];
-  return result;
+  ScanAttrs scan = while_as_scan(call.as<WhileAttrs>(), types_of(b, call.operands));
+  const Attrs attrs = Attrs::of(kScanBackwardOp.fields, std::move(scan));
+  const std::vector<Value> given = pack_derivatives(b, call.results, cotangents);
+  return unpack_derivatives(b, call.operands,
+                            b.call(kScanBackwardOp, attrs, joined(call.operands, given)));
 }
 
 // The loop over all lanes. With a condition of its own for each lane it runs until none holds, and
