@@ -73,7 +73,7 @@ Value row_of_numbers(Builder& b, const std::vector<From>& list) {
   std::vector<T> values;
   for (const From v : list) values.push_back(T(v));
   Dims shape;
-  if (values.size() > 1) shape = {int64_t(values.size())};
+  if (values.size() != 1) shape = {int64_t(values.size())};
   return constant(b, Array::from<T>(std::span<const T>(values), std::move(shape)));
 }
 

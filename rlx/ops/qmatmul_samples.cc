@@ -52,6 +52,10 @@ std::vector<Sample> samples() {
   list.push_back(make("empty_sum", all, {2, 0}, 3, true));
   list.push_back(make("no_rows", {}, {0, 5}, 3, true));
   list.push_back(make("no_columns", {}, {2, 5}, 0, false));
+  // One multiplier for each of no columns.
+  Sample no_numbers = make("no_columns_no_numbers", {}, {2, 5}, 0, true);
+  no_numbers.attrs = Attrs::of(kQMatMulOp.fields, QMatMulAttrs{});
+  list.push_back(std::move(no_numbers));
   list.push_back(make("large", all, {150, 515}, 101, true));
   list.push_back(make("large_row", all, {1, 1031}, 300, true));
   return list;
