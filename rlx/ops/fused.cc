@@ -145,10 +145,12 @@ std::vector<TensorType> infer_swiglu(const InferContext& c) {
   }
   TensorType y = c[0];
   Dim& last = y.shape[y.shape.rank() - 1];
-  if (last.is_static() && last.value() % 2 != 0) {
-    user_error("the last axis of {} is odd, it must have two halves", c[0].shape.to_string());
+  const std::optional<Dim> half = exact_div(last, Dim(2));
+  if (!half) {
+    user_error("the last axis of {} is {}, it must have two halves", c[0].shape.to_string(),
+               last.is_static() ? "odd" : "not known to be even (a size of twice a symbol is)");
   }
-  last = floor_div(last, 2);
+  last = *half;
   y.dtype = cast_to.value_or(y.dtype);
   return {std::move(y)};
 }
@@ -156,7 +158,7 @@ std::vector<TensorType> infer_swiglu(const InferContext& c) {
 std::vector<Value> expand_swiglu(Builder& b, const Attrs& attrs, std::span<const Value> v) {
   const auto& a = attrs.as<FusedSwiGLUAttrs>();
   const int64_t axis = b.shape(v[0]).rank() - 1;
-  const Dim half = floor_div(b.shape(v[0])[axis], 2);
+  const Dim half = exact_div(b.shape(v[0])[axis], Dim(2)).value();
   const Value low = narrow(b, v[0], axis, 0, half), high = narrow(b, v[0], axis, half, half);
   const Value up = a.gate_first ? high : low, gate = a.gate_first ? low : high;
   const Value product = mul(b, up, gate);
@@ -233,7 +235,7 @@ RLX_DEFINE_OP(FusedSwiGLU) = {
     .doc = R"(y = up gate sigmoid(gate) of the halves of x's last axis, cast to cast_to.
 x [.., 2 N], a float type; y [.., N]. The first half is `up` and the second the gate; the other way
 round with gate_first. cast_to: another float type of the result.
-Errors: an odd last axis, a cast_to that is no float.
+Errors: a last axis that is odd or, with symbols, may be; a cast_to that is no float.
 Compare: up, gate = x.chunk(2, -1); up * torch.nn.functional.silu(gate).)",
     .infer = infer_swiglu,
     .decompose = {.expand = expand_swiglu},

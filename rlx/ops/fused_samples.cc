@@ -241,6 +241,7 @@ std::vector<Sample> samples_swiglu() {
 std::vector<WrongCall> wrong_swiglu() {
   return {
       {"odd", swiglu_with({}, false), {{DType::kF32, {2, 5}}}, "is odd"},
+      {"symbol", swiglu_with({}, false), {{DType::kF32, {2, Dim::symbol("d")}}}, "to be even"},
       {"cast", swiglu_with(DType::kI32, false), {{DType::kF32, {2, 4}}}, "cast_to is i32"},
       {"integers", swiglu_with({}, false), {{DType::kI32, {2, 4}}}, "x"},
   };
