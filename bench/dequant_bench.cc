@@ -3,53 +3,12 @@
 // the same thread; `share` is achieved over ceiling. Rows with many rows of x state the rate of
 // operations instead, to be held against gemm_bench's peak.
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "bench/dequant_bench.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-#include "hwy/highway.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace rlx::cpu {
-namespace HWY_NAMESPACE {
-namespace {
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Four sequences at once read a little faster than one.
-uint32_t read_words(const uint32_t* p, int64_t count) {
-  const hn::ScalableTag<uint32_t> d;
-  constexpr int kStreams = 4;
-  const int64_t step = int64_t(hn::Lanes(d)), part = count / kStreams;
-  hn::Vec<decltype(d)> sums[kStreams * 2];
-#pragma GCC unroll 8
-  for (int i = 0; i < kStreams * 2; ++i) sums[i] = hn::Zero(d);
-  for (int64_t j = 0; j + 2 * step <= part; j += 2 * step) {
-#pragma GCC unroll 4
-    for (int i = 0; i < kStreams; ++i) {
-      sums[2 * i] = hn::Add(sums[2 * i], hn::LoadU(d, p + i * part + j));
-      sums[2 * i + 1] = hn::Add(sums[2 * i + 1], hn::LoadU(d, p + i * part + j + step));
-    }
-  }
-#pragma GCC unroll 8
-  for (int i = 1; i < kStreams * 2; ++i) sums[0] = hn::Add(sums[0], sums[i]);
-  return hn::GetLane(sums[0]);
-}
-
-}  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace rlx::cpu
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 #include <benchmark/benchmark.h>
-#include <sys/mman.h>
-#include <time.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <vector>
 
+#include "bench/measure.h"
 #include "rlx/backend/cpu/cpu.h"
 #include "rlx/backend/cpu/int8/int8_kernels.h"
 #include "rlx/backend/cpu/kernels/packed_dot.h"
@@ -61,68 +20,25 @@ HWY_AFTER_NAMESPACE();
 namespace rlx::cpu {
 namespace {
 
-HWY_EXPORT(read_words);
-
-// Of this thread: what other programs use does not count.
-double seconds() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
-}
-
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + int64_t(v.size() / 2), v.end());
-  return v[v.size() / 2];
-}
-
-// Blocks with small scales and any codes, on huge pages where the system grants them.
+// Blocks with small scales and any codes.
 class Weights {
  public:
-  Weights(DType packed, int64_t bytes) : bytes_(bytes) {
-    constexpr int64_t kHuge = int64_t{2} << 20;
-    const int64_t size = (bytes + kHuge) / kHuge * kHuge;
-    memory_.reset(std::aligned_alloc(size_t(kHuge), size_t(size)));
-    madvise(memory_.get(), size_t(size), MADV_HUGEPAGE);
-    auto* p = static_cast<uint8_t*>(memory_.get());
+  Weights(DType packed, int64_t bytes) : memory_(bytes), bytes_(bytes) {
+    uint8_t* p = memory_.data();
+    const int64_t size = memory_.size();
     uint32_t x = 1;
     for (int64_t i = 0; i < size; ++i) p[i] = uint8_t((x = x * 1664525 + 1013904223) >> 24);
     const int64_t block = block_of(packed).bytes;
     const uint16_t scale = 0x2000;  // 2^-7
     for (int64_t i = 0; i + block <= size; i += block) std::memcpy(p + i, &scale, 2);
   }
-  const uint8_t* data() const { return static_cast<const uint8_t*>(memory_.get()); }
+  const uint8_t* data() const { return memory_.data(); }
   int64_t bytes() const { return bytes_; }
 
  private:
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-  std::unique_ptr<void, Free> memory_;
+  bench::HugePages memory_;
   int64_t bytes_;
 };
-
-// run(w) is timed on one weight after the other, a read of another between each two.
-template <class F>
-void report_stream(benchmark::State& state, const Weights& w, int64_t bytes, F&& run) {
-  const int64_t copies = w.bytes() / bytes;
-  int64_t i = 0;
-  const auto next = [&] { return w.data() + i++ % copies * bytes; };
-  std::vector<double> times, reads;
-  for (auto _ : state) {
-    double start = seconds();
-    const auto* words = reinterpret_cast<const uint32_t*>(next());
-    benchmark::DoNotOptimize(HWY_DYNAMIC_DISPATCH(read_words)(words, bytes / 4));
-    reads.push_back(seconds() - start);
-    const uint8_t* weight = next();
-    start = seconds();
-    run(weight);
-    times.push_back(seconds() - start);
-    state.SetIterationTime(times.back());
-  }
-  state.counters["GB/s"] = double(bytes) / median(times) * 1e-9;
-  state.counters["ceiling"] = double(bytes) / median(reads) * 1e-9;
-  state.counters["share"] = median(reads) / median(times);
-}
 
 constexpr int64_t kRotated = int64_t{400} << 20;
 
@@ -147,7 +63,7 @@ void dequant_exact(benchmark::State& state) {
   p.stream = true;
   const auto scratch = allocate_aligned(packed_dot_scratch(m));
   p.scratch = scratch.get();
-  report_stream(state, w, bytes, [&](const uint8_t* weight) {
+  bench::report_stream(state, w.data(), w.bytes(), bytes, [&](const uint8_t* weight) {
     p.w = weight;
     packed_dot(p);
     benchmark::DoNotOptimize(y.data());
@@ -167,7 +83,7 @@ void dequant_int8(benchmark::State& state) {
   std::vector<float> y(size_t(m * n));
   const Int8Kernels& kernels = *int8_kernels().front();
   state.SetLabel(kernels.name);
-  report_stream(state, w, bytes, [&](const uint8_t* weight) {
+  bench::report_stream(state, w.data(), w.bytes(), bytes, [&](const uint8_t* weight) {
     kernels.dot({T, b, m, q.data(), scale.data(), starts.data(), weight, n, y.data(), n});
     benchmark::DoNotOptimize(y.data());
   });
@@ -226,4 +142,3 @@ BENCHMARK(dequant_session<DType::kQ4_0>)->Name("dequant_session_q4_0")->Apply(se
 
 }  // namespace
 }  // namespace rlx::cpu
-#endif  // HWY_ONCE

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <vector>
 
+#include "bench/measure.h"
 #include "rlx/backend/cpu/cpu.h"
 #include "rlx/ops/activation.h"
 #include "rlx/ops/build.h"
@@ -41,11 +42,6 @@ Graph product_graph(int64_t rows, int64_t columns, int64_t k, int64_t form, bool
   if (form == kResidual || form == kBiasResidual) y = add(b, y, r);
   g.add_output("y", y);
   return g;
-}
-
-double median(std::vector<double>& times) {
-  std::nth_element(times.begin(), times.begin() + int64_t(times.size() / 2), times.end());
-  return times[times.size() / 2];
 }
 
 void product_epilogue(benchmark::State& state) {
@@ -80,8 +76,8 @@ void product_epilogue(benchmark::State& state) {
   }
   const auto least = [&](size_t i) { return *std::min_element(times[i].begin(), times[i].end()); };
   state.counters["best"] = least(0) / least(1);
-  const double alone = median(times[1]);
-  state.counters["ratio"] = median(times[0]) / alone;
+  const double alone = bench::median(times[1]);
+  state.counters["ratio"] = bench::median(times[0]) / alone;
   state.counters["alone_us"] = alone * 1e6;
 }
 BENCHMARK(product_epilogue)

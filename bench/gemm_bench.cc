@@ -35,42 +35,19 @@ int64_t fused_multiply_adds(T* sink) {
 int64_t peak_f32(void* sink) { return fused_multiply_adds(static_cast<float*>(sink)); }
 int64_t peak_f64(void* sink) { return fused_multiply_adds(static_cast<double*>(sink)); }
 
-// Four sequences at once read a little faster than one.
-float read_all(const float* p, int64_t count) {
-  const hn::ScalableTag<float> d;
-  constexpr int kStreams = 4;
-  const int64_t step = static_cast<int64_t>(hn::Lanes(d)), part = count / kStreams;
-  hn::Vec<decltype(d)> acc[kStreams * 2];
-#pragma GCC unroll 8
-  for (int i = 0; i < kStreams * 2; ++i) acc[i] = hn::Zero(d);
-  for (int64_t j = 0; j + 2 * step <= part; j += 2 * step) {
-#pragma GCC unroll 4
-    for (int i = 0; i < kStreams; ++i) {
-      acc[2 * i] = hn::Add(acc[2 * i], hn::LoadU(d, p + i * part + j));
-      acc[2 * i + 1] = hn::Add(acc[2 * i + 1], hn::LoadU(d, p + i * part + j + step));
-    }
-  }
-#pragma GCC unroll 8
-  for (int i = 1; i < kStreams * 2; ++i) acc[0] = hn::Add(acc[0], acc[i]);
-  return hn::GetLane(acc[0]);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace rlx::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <benchmark/benchmark.h>
-#include <sys/mman.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "bench/measure.h"
 #include "rlx/backend/cpu/gemm/gemm.h"
 
 namespace rlx::cpu {
@@ -78,55 +55,35 @@ namespace {
 
 HWY_EXPORT(peak_f32);
 HWY_EXPORT(peak_f64);
-HWY_EXPORT(read_all);
 
-// Of this thread: what other programs use does not count.
-double seconds() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + static_cast<int64_t>(v.size() / 2), v.end());
-  return v[v.size() / 2];
-}
-
-// Aligned memory on huge pages where the system grants them, filled with small numbers.
+// Memory filled with small numbers.
 class Buffer {
  public:
-  Buffer(size_t bytes, bool doubles) {
-    constexpr size_t kHuge = size_t{2} << 20;
-    bytes = (bytes + kHuge) / kHuge * kHuge;
-    memory_.reset(std::aligned_alloc(kHuge, bytes));
-    madvise(memory_.get(), bytes, MADV_HUGEPAGE);
+  Buffer(size_t bytes, bool doubles) : memory_(int64_t(bytes)) {
     uint32_t x = 1;
     const auto next = [&x] {
       return static_cast<double>((x = x * 1664525 + 1013904223) >> 16) / 65536 - 0.5;
     };
+    const int64_t size = memory_.size();
     if (doubles) {
-      for (size_t i = 0; i < bytes / 8; ++i) static_cast<double*>(memory_.get())[i] = next();
+      for (int64_t i = 0; i < size / 8; ++i) static_cast<double*>(data())[i] = next();
     } else {
-      for (size_t i = 0; i < bytes / 4; ++i)
-        static_cast<float*>(memory_.get())[i] = static_cast<float>(next());
+      for (int64_t i = 0; i < size / 4; ++i) static_cast<float*>(data())[i] = float(next());
     }
   }
-  void* data() const { return memory_.get(); }
+  void* data() const { return memory_.data(); }
 
  private:
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-  std::unique_ptr<void, Free> memory_;
+  bench::HugePages memory_;
 };
 
 double peak(bool doubles) {
   double sink = 0;
-  const double start = seconds();
+  const double start = bench::seconds();
   const int64_t work =
       doubles ? HWY_DYNAMIC_DISPATCH(peak_f64)(&sink) : HWY_DYNAMIC_DISPATCH(peak_f32)(&sink);
   benchmark::DoNotOptimize(sink);
-  return static_cast<double>(work) / (seconds() - start);
+  return static_cast<double>(work) / (bench::seconds() - start);
 }
 
 void run_all(const GemmPlan& plan, const GemmArgs& args) {
@@ -165,15 +122,15 @@ void report_compute(benchmark::State& state, const GemmPlan& plan, const GemmArg
   std::vector<double> times, peaks;
   for (auto _ : state) {
     peaks.push_back(peak(doubles));
-    const double start = seconds();
+    const double start = bench::seconds();
     for (int i = 0; i < repeat; ++i) run_all(plan, args);
-    const double time = (seconds() - start) / repeat;
+    const double time = (bench::seconds() - start) / repeat;
     times.push_back(time);
     state.SetIterationTime(time);
   }
-  state.counters["gflops"] = work / median(times) * 1e-9;
-  state.counters["ceiling"] = median(peaks) * 1e-9;
-  state.counters["share"] = work / median(times) / median(peaks);
+  state.counters["gflops"] = work / bench::median(times) * 1e-9;
+  state.counters["ceiling"] = bench::median(peaks) * 1e-9;
+  state.counters["share"] = work / bench::median(times) / bench::median(peaks);
   state.SetLabel(plan.path());
 }
 
@@ -221,26 +178,11 @@ void few_rows(benchmark::State& state) {
   const int64_t bytes = static_cast<int64_t>(GemmPlan::packed_b_bytes(GemmElement::kF32, n, k));
   const int64_t copies = (int64_t{400} << 20) / bytes + 1;
   const Buffer b(static_cast<size_t>(copies * bytes), false);
-  const auto weights = [&](int64_t i) {
-    return static_cast<const char*>(b.data()) + i % copies * bytes;
-  };
-  std::vector<double> times, reads;
-  int64_t i = 0;
-  for (auto _ : state) {
-    double start = seconds();
-    float sum =
-        HWY_DYNAMIC_DISPATCH(read_all)(reinterpret_cast<const float*>(weights(i++)), bytes / 4);
-    benchmark::DoNotOptimize(sum);
-    reads.push_back(seconds() - start);
-    o.args.b = weights(i++);
-    start = seconds();
-    run_all(o.plan, o.args);
-    times.push_back(seconds() - start);
-    state.SetIterationTime(times.back());
-  }
-  state.counters["GB/s"] = static_cast<double>(bytes) / median(times) * 1e-9;
-  state.counters["ceiling"] = static_cast<double>(bytes) / median(reads) * 1e-9;
-  state.counters["share"] = median(reads) / median(times);
+  bench::report_stream(state, static_cast<const uint8_t*>(b.data()), copies * bytes, bytes,
+                       [&](const uint8_t* weights) {
+                         o.args.b = weights;
+                         run_all(o.plan, o.args);
+                       });
   state.SetLabel(o.plan.path());
 }
 

@@ -80,13 +80,13 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <benchmark/benchmark.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#include "bench/measure.h"
 #include "rlx/backend/cpu/region/program.h"
 #include "rlx/base/array.h"
 #include "rlx/ir/builder.h"
@@ -105,17 +105,6 @@ HWY_EXPORT(momentum);
 
 using Values = std::vector<Value>;
 using Loop = void (*)(float* const*, float* const*, int64_t);
-
-// Of this thread: what other programs use does not count.
-double seconds() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
-}
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + int64_t(v.size() / 2), v.end());
-  return v[v.size() / 2];
-}
 
 struct Chain {
   const char* name;
@@ -221,17 +210,17 @@ void region(benchmark::State& state, const Chain& chain, int64_t n) {
   const auto repeat = std::max<int64_t>(1, 200000 / n);
   std::vector<double> machine, loop;
   for (auto _ : state) {
-    double start = seconds();
+    double start = bench::seconds();
     for (int64_t r = 0; r < repeat; ++r) chain.loop(from.data(), to.data(), n);
-    loop.push_back((seconds() - start) / double(repeat));
-    start = seconds();
+    loop.push_back((bench::seconds() - start) / double(repeat));
+    start = bench::seconds();
     for (int64_t r = 0; r < repeat; ++r) program.run(in_rows, out_rows, n, 1, scratch.get());
-    machine.push_back((seconds() - start) / double(repeat));
+    machine.push_back((bench::seconds() - start) / double(repeat));
     state.SetIterationTime(machine.back());
   }
-  state.counters["ns_per_element"] = median(machine) * 1e9 / double(n);
-  state.counters["loop"] = median(loop) * 1e9 / double(n);
-  state.counters["share"] = median(loop) / median(machine);
+  state.counters["ns_per_element"] = bench::median(machine) * 1e9 / double(n);
+  state.counters["loop"] = bench::median(loop) * 1e9 / double(n);
+  state.counters["share"] = bench::median(loop) / bench::median(machine);
 }
 
 // 4K elements lie in L1, 64K in L2, 16M in memory; 16: what a call costs.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -236,14 +235,7 @@ TEST(Attention, ARowDoesNotDependOnItsCompany) {
 }
 
 double seconds_per_run(Executable& e, std::span<const Array> inputs, std::span<Array> outputs) {
-  double best = 1;
-  for (int round = 0; round < 20; ++round) {
-    const auto start = std::chrono::steady_clock::now();
-    e.run_into(inputs, outputs);
-    best = std::min(
-        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
+  return fastest_of(20, [&] { e.run_into(inputs, outputs); });
 }
 
 // 64 live keys of 4096 are a 64th of the work; at most an eighth of the time leaves room for a busy

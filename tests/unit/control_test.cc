@@ -12,6 +12,7 @@
 #include "rlx/ops/build.h"
 #include "rlx/runtime/session.h"
 #include "tests/unit/allocation_counter.h"
+#include "tests/unit/test_util.h"
 #include "tests/unit/timing.h"
 
 namespace rlx {
@@ -44,32 +45,11 @@ std::vector<Value> call(Builder& b, const OpDef& op, S attrs, std::vector<Value>
   return b.call(op, Attrs::of(op.fields, std::move(attrs)), operands);
 }
 
-ThreadPool& pool() {
-  static ThreadPool pool(4);
-  return pool;
-}
-
-Session session(int threads) {
-  SessionOptions options;
-  options.threads = threads;
-  options.executor = &pool();
-  return Session(cpu_device(), options);
-}
-
-Array numbers(Dims shape, float scale = 1) {
+Array waves(Dims shape, float scale = 1) {
   Array a = Array::uninitialized(kF32, std::move(shape));
   float i = 0;
   for (float& x : a.mutable_data<float>()) x = scale * std::sin(i++);
   return a;
-}
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 // h <- tanh(h w + x_t) with w captured; y_t = h.
@@ -96,8 +76,8 @@ TEST(Control, ScanEqualsItsUnrolledSteps) {
   for (const bool reverse : {false, true}) {
     const int64_t length = 5, rows = 3, width = 4;
     Session s = session(1);
-    const Array h = numbers({rows, width}), w = numbers({width, width}, 0.5F),
-                x = numbers({length, rows, width}, 0.3F);
+    const Array h = waves({rows, width}), w = waves({width, width}, 0.5F),
+                x = waves({length, rows, width}, 0.3F);
     const auto loop = s.compile(recurrent(length, rows, width, false, reverse)).run({h, w, x});
     Graph g;
     Builder b(g);
@@ -121,8 +101,8 @@ TEST(Control, ScanEqualsItsUnrolledSteps) {
 
 TEST(Control, SameBitsOnAnyNumberOfThreadsAndNoAllocation) {
   const int64_t length = 7, rows = 65, width = 96;
-  const Array h = numbers({rows, width}), w = numbers({width, width}, 0.1F),
-              x = numbers({length, rows, width});
+  const Array h = waves({rows, width}), w = waves({width, width}, 0.1F),
+              x = waves({length, rows, width});
   std::vector<Array> first;
   for (const bool frozen : {false, true}) {
     for (const int threads : {1, 2, 5}) {
@@ -205,7 +185,7 @@ TEST(Control, OnlyTheTakenBranchRuns) {
   };
   EXPECT_TRUE(run(false, 99).same_bits(numbers));
   EXPECT_EQ(run(true, 2).at(3), 3);
-  const std::string text = message_of([&] { run(true, 99); });
+  const std::string text = error_of([&] { run(true, 99); });
   EXPECT_NE(text.find("If: Gather"), std::string::npos) << text;
 }
 
@@ -251,8 +231,8 @@ TEST(Control, LoopsNest) {
 TEST(Control, ZeroTripsPassCarriesThrough) {
   Session s = session(1);
   const auto r = s.compile(recurrent(0, 2, 3, false, false))
-                     .run({numbers({2, 3}), numbers({3, 3}), numbers({0, 2, 3})});
-  EXPECT_TRUE(r[0].same_bits(numbers({2, 3})));
+                     .run({waves({2, 3}), waves({3, 3}), waves({0, 2, 3})});
+  EXPECT_TRUE(r[0].same_bits(waves({2, 3})));
   EXPECT_EQ(r[1].shape(), (Dims{0, 2, 3}));
 }
 
@@ -322,7 +302,8 @@ double seconds_to_cancel(Executable& e, int64_t size) {
     asked = Clock::now();
     cancel.cancel();
   });
-  const std::string text = message_of([&] { e.run({numbers({size})}, options); });
+  const std::string text =
+      error_of([&] { e.run({waves({size})}, options); }, ErrorKind::kCancelled);
   const Clock::time_point returned = Clock::now();
   other.join();
   EXPECT_NE(text.find("cancelled"), std::string::npos) << text;
@@ -357,7 +338,7 @@ TEST(Control, AnEndlessWhileThatUpdatesAParamCanBeCancelled) {
       });
       g.add_update("p", call(b, kWhileOp, std::move(attrs), {p, more})[0]);
       Session s = session(threads);
-      s.weights().set("p", numbers({size}));
+      s.weights().set("p", waves({size}));
       Executable e = s.compile(g);
       CancelToken cancel;
       RunOptions options;
@@ -368,7 +349,7 @@ TEST(Control, AnEndlessWhileThatUpdatesAParamCanBeCancelled) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         cancel.cancel();
       });
-      const std::string text = message_of([&] { e.run({yes}, options); });
+      const std::string text = error_of([&] { e.run({yes}, options); }, ErrorKind::kCancelled);
       other.join();
       EXPECT_NE(text.find("cancelled"), std::string::npos) << text;
       EXPECT_NE(text.find("params: they may hold new values"), std::string::npos) << text;
@@ -398,9 +379,9 @@ TEST(Control, AnErrorInABodyLeavesTheLoopOnAllThreads) {
     Session s = session(threads);
     Executable e = s.compile(g);
     Array index = Array::zeros(kI64, {rows});
-    const Array zeros = Array::zeros(kF32, {rows, 16}), data = numbers({8, 16});
+    const Array zeros = Array::zeros(kF32, {rows, 16}), data = waves({8, 16});
     const auto begin = std::chrono::steady_clock::now();
-    const std::string text = message_of([&] { e.run({data, index, zeros}); });
+    const std::string text = error_of([&] { e.run({data, index, zeros}); });
     EXPECT_NE(text.find("Gather"), std::string::npos) << text;
     EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 5);
     // The executable is usable afterwards.

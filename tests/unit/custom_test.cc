@@ -24,6 +24,7 @@
 #include "rlx/transform/jvp.h"
 #include "rlx/transform/vmap.h"
 #include "tests/unit/allocation_counter.h"
+#include "tests/unit/test_util.h"
 
 namespace rlx {
 
@@ -33,28 +34,6 @@ RLX_USE_OP(Scan);
 namespace {
 
 constexpr DType kF32 = DType::kF32;
-
-ThreadPool& pool() {
-  static ThreadPool pool(4);
-  return pool;
-}
-
-Session session(int threads) {
-  SessionOptions options;
-  options.threads = threads;
-  options.executor = &pool();
-  return Session(cpu_device(), options);
-}
-
-std::string message_of(const std::function<void()>& f, ErrorKind kind) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), kind) << e.what();
-    return e.what();
-  }
-  return "no error";
-}
 
 // y = op(x), elementwise.
 CustomDefinition unary(std::string name) {
@@ -89,13 +68,6 @@ void twice(const CustomRun& r, int64_t) {
   for (int64_t i = 0; i < n; ++i) r.out<float>(0)[i] = 2 * r.in<float>(0)[i];
 }
 
-Array numbers(Dims shape) {
-  Array a = Array::uninitialized(kF32, std::move(shape));
-  float i = 1;
-  for (float& x : a.mutable_data<float>()) x = i++;
-  return a;
-}
-
 TEST(Custom, RunsTheKernelOfItsSession) {
   const Graph g = unary_graph(unary("twice"), {3});
   Session a = session(1), b = session(1);
@@ -111,7 +83,7 @@ TEST(Custom, RunsTheKernelOfItsSession) {
 TEST(Custom, AMissingKernelIsAnErrorThatSaysWhatThereIs) {
   const Graph g = unary_graph(unary("twice"), {3}, "layer1");
   Session s = session(1);
-  EXPECT_EQ(message_of([&] { s.compile(g); }, ErrorKind::kUnsupported),
+  EXPECT_EQ(error_of([&] { s.compile(g); }, ErrorKind::kUnsupported),
             "Custom 'twice'(f32[3]) at layer1: the session has no kernel of this operator for the "
             "device 'cpu'; it has: none; register it with Session::add_kernel before the graph is "
             "compiled");
@@ -120,19 +92,19 @@ TEST(Custom, AMissingKernelIsAnErrorThatSaysWhatThereIs) {
   CustomKernel other = unary_kernel("twice", twice);
   other.device = "gpu";
   s.add_kernel(other);
-  const std::string text = message_of([&] { s.compile(g); }, ErrorKind::kUnsupported);
+  const std::string text = error_of([&] { s.compile(g); }, ErrorKind::kUnsupported);
   EXPECT_NE(text.find("it has: half, thrice;"), std::string::npos) << text;
 }
 
 TEST(Custom, RegistrationChecksTheKernel) {
   Session s = session(1);
-  EXPECT_EQ(message_of([&] { s.add_kernel({}); }, ErrorKind::kUser), "a custom kernel has no name");
+  EXPECT_EQ(error_of([&] { s.add_kernel({}); }, ErrorKind::kUser), "a custom kernel has no name");
   CustomKernel k;
   k.name = "twice";
-  EXPECT_EQ(message_of([&] { s.add_kernel(k); }, ErrorKind::kUser),
+  EXPECT_EQ(error_of([&] { s.add_kernel(k); }, ErrorKind::kUser),
             "the custom kernel 'twice' has no function to run");
   s.add_kernel(unary_kernel("twice", twice));
-  EXPECT_EQ(message_of([&] { s.add_kernel(unary_kernel("twice", twice)); }, ErrorKind::kUser),
+  EXPECT_EQ(error_of([&] { s.add_kernel(unary_kernel("twice", twice)); }, ErrorKind::kUser),
             "a kernel of the operator 'twice' is registered for the device 'cpu' already");
 }
 
@@ -143,7 +115,7 @@ TEST(Custom, TheKernelChecksTheCall) {
     CustomKernel k = unary_kernel("twice", twice);
     change(k);
     s.add_kernel(k);
-    return message_of([&] { s.compile(g); }, kind);
+    return error_of([&] { s.compile(g); }, kind);
   };
   EXPECT_EQ(error(
                 [](CustomKernel& k) {
@@ -179,14 +151,14 @@ TEST(Custom, DefinitionsAreChecked) {
   const Value x = input(b, "x", kF32, {3});
   CustomDefinition d;
   d.name = "op";
-  EXPECT_EQ(message_of([&] { custom(b, d, {{x}}); }, ErrorKind::kUser),
+  EXPECT_EQ(error_of([&] { custom(b, d, {{x}}); }, ErrorKind::kUser),
             "Custom 'op': its definition has no inference");
   d.infer = [](auto, auto) -> std::vector<TensorType> { user_error("x must be a matrix"); };
-  EXPECT_EQ(message_of([&] { custom(b, d, {{x}}); }, ErrorKind::kUser),
+  EXPECT_EQ(error_of([&] { custom(b, d, {{x}}); }, ErrorKind::kUser),
             "Custom 'op': x must be a matrix");
   d = unary("op");
   d.vjp = [](Builder&, const CustomRuleCall&) { return std::vector<Value>(2); };
-  EXPECT_EQ(message_of([&] { custom(b, d, {{x}}); }, ErrorKind::kUser),
+  EXPECT_EQ(error_of([&] { custom(b, d, {{x}}); }, ErrorKind::kUser),
             "Custom 'op': its vjp gave 2 values for 1 differentiable operands");
 }
 
@@ -287,7 +259,7 @@ TEST(Custom, ExceptionsReachTheCaller) {
           Executable e = s.compile(graph(in_loop));
           const Array x = numbers({kChunks});
           const auto start = std::chrono::steady_clock::now();
-          const std::string text = message_of([&] { e.run({x}); }, c.kind);
+          const std::string text = error_of([&] { e.run({x}); }, c.kind);
           const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
           EXPECT_NE(text.find("Custom at here: " + c.text), std::string::npos) << text;
           double& best =
@@ -308,13 +280,13 @@ TEST(Custom, WithoutRulesItIsNotDifferentiable) {
   Builder b(g);
   const Value x = input(b, "x", kF32, {3});
   g.add_output("loss", sum(b, custom(b, unary("twice"), {{x}})[0], {0}));
-  const std::string text = message_of([&] { grad(g, "loss", {"x"}); }, ErrorKind::kUnsupported);
+  const std::string text = error_of([&] { grad(g, "loss", {"x"}); }, ErrorKind::kUnsupported);
   EXPECT_EQ(text,
             "Custom 'twice' is not differentiable: it has no vjp; give its definition a vjp or a "
             "jvp, or set no_gradient if its derivatives are zero");
-  EXPECT_NE(message_of([&] { jvp(g, {"x"}); }, ErrorKind::kUnsupported).find("it has no jvp"),
+  EXPECT_NE(error_of([&] { jvp(g, {"x"}); }, ErrorKind::kUnsupported).find("it has no jvp"),
             std::string::npos);
-  EXPECT_EQ(message_of([&] { vmap(g, 2, {"x"}); }, ErrorKind::kUnsupported),
+  EXPECT_EQ(error_of([&] { vmap(g, 2, {"x"}); }, ErrorKind::kUnsupported),
             "Custom 'twice' cannot be batched: its definition has to say LeadingAxes or Loop");
 }
 

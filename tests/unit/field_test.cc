@@ -13,7 +13,6 @@ namespace rlx {
 namespace {
 
 using toy::AllAttrs;
-using toy::error_of;
 
 Attrs attrs_of(AllAttrs a) { return Attrs::of(toy::kAll.fields, std::move(a)); }
 

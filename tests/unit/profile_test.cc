@@ -13,6 +13,7 @@
 #include "rlx/ops/custom.h"
 #include "rlx/runtime/session.h"
 #include "tests/unit/allocation_counter.h"
+#include "tests/unit/test_util.h"
 
 namespace rlx {
 
@@ -23,18 +24,6 @@ namespace {
 
 constexpr DType kF32 = DType::kF32;
 constexpr int64_t kTrips = 9, kChunks = 12;
-
-ThreadPool& pool() {
-  static ThreadPool pool(4);
-  return pool;
-}
-
-Session session(int threads) {
-  SessionOptions options;
-  options.threads = threads;
-  options.executor = &pool();
-  return Session(cpu_device(), options);
-}
 
 // y = x + 1, a chunk for each element.
 CustomDefinition next() {

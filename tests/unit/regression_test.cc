@@ -16,23 +16,13 @@
 #include "rlx/runtime/program.h"
 #include "rlx/runtime/session.h"
 #include "tests/unit/fake_device.h"
+#include "tests/unit/test_util.h"
 
 namespace rlx {
 namespace {
 
 constexpr DType kF32 = DType::kF32;
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e;
-  }
-  ADD_FAILURE() << "no error";
-  return Error(ErrorKind::kInternal, "no error");
-}
 
 SessionOptions one_thread() {
   SessionOptions options;
@@ -44,12 +34,6 @@ CompileOptions as_built() {
   CompileOptions options;
   options.optimize = false;
   return options;
-}
-
-Array numbers(Dims shape, float first = 1) {
-  Array a = Array::uninitialized(kF32, std::move(shape));
-  for (float& x : a.mutable_data<float>()) x = first++;
-  return a;
 }
 
 // `values` one byte off the alignment of its elements.
@@ -130,7 +114,7 @@ TEST(Regression, ACancelledRunForgetsWhatTheOneBeforeHadWritten) {
   cancel.cancel();
   RunOptions options;
   options.cancel = &cancel;
-  const Error error = error_of([&] { writer.run(std::vector<Array>{}, options); });
+  const Error error = thrown_by([&] { writer.run(std::vector<Array>{}, options); });
   EXPECT_EQ(error.kind(), ErrorKind::kCancelled);
   EXPECT_EQ(error.message(), "the run was cancelled before it started");
   reader.run({numbers({4, 4})});
@@ -171,18 +155,18 @@ TEST(Regression, SizesThatCannotBeSolvedWaitForOtherInputs) {
   g.add_output("z", neg(b, z));
   EXPECT_EQ(bind_symbols(g, std::vector{numbers({1}), numbers({4}), numbers({5})}).at("n"), 2);
   EXPECT_EQ(bind_symbols(g, std::vector{numbers({2}), numbers({9}), numbers({7})}).at("n"), 3);
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(thrown_by([&] {
               bind_symbols(g, std::vector{numbers({2}), numbers({8}), numbers({7})});
             }).message(),
             "input 'y' of 'open': expected f32[n*n] with n = 3, got f32[8]");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(thrown_by([&] {
               bind_symbols(g, std::vector{numbers({2}), numbers({9}), numbers({6})});
             }).message(),
             "input 'z' of 'open': expected f32[1 + 2*n], got f32[6]");
   Graph h("alone");
   Builder c(h);
   h.add_output("x", neg(c, input(c, "x", kF32, {floor_div(n, 2)})));
-  EXPECT_EQ(error_of([&] { bind_symbols(h, std::vector{numbers({2})}); }).message(),
+  EXPECT_EQ(thrown_by([&] { bind_symbols(h, std::vector{numbers({2})}); }).message(),
             "the shapes of the inputs of 'alone' do not determine the size 'n'");
 }
 
@@ -222,11 +206,11 @@ TEST(Regression, CompilingWithoutMemoryIsADeviceError) {
       EXPECT_EQ(e.kind(), ErrorKind::kDevice);
       EXPECT_EQ(e.message(), fmt::format("not enough memory to compile '{}'", graph));
     };
-    expect_device_error(error_of([&] { compile_plan(fixed, fake::device().kernels(), options); }),
+    expect_device_error(thrown_by([&] { compile_plan(fixed, fake::device().kernels(), options); }),
                         "fixed");
-    expect_device_error(error_of([&] { session.compile(fixed, options); }), "fixed");
+    expect_device_error(thrown_by([&] { session.compile(fixed, options); }), "fixed");
     Executable e = session.compile(symbolic, options);
-    expect_device_error(error_of([&] { e.run({numbers({2})}); }), "symbolic");
+    expect_device_error(thrown_by([&] { e.run({numbers({2})}); }), "symbolic");
   }
 }
 
@@ -250,7 +234,7 @@ TEST(Regression, InputsMayLieInAParamThatTheRunUpdates) {
 
   const std::vector<Array> inputs{numbers({4})};
   std::vector<Array> outputs{session.weights().peek("w")};
-  EXPECT_EQ(error_of([&] { e.run_into(inputs, outputs); }).message(),
+  EXPECT_EQ(thrown_by([&] { e.run_into(inputs, outputs); }).message(),
             "output 'y' of 'step' is given the memory of a param");
   EXPECT_TRUE(session.weights().get("w").same_bits(numbers({4}, 21)));
   outputs[0] = Array();

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
 #include "rlx/backend/cpu/cpu.h"
@@ -16,6 +15,8 @@
 #include "rlx/ops/sort.h"
 #include "rlx/runtime/eval.h"
 #include "rlx/runtime/session.h"
+#include "tests/unit/test_util.h"
+#include "tests/unit/timing.h"
 
 namespace rlx {
 namespace {
@@ -48,16 +49,6 @@ std::vector<Array> run(const std::vector<Array>& inputs, Build build) {
   for (size_t i = 0; i < results.size(); ++i) g.add_output("y" + std::to_string(i), results[i]);
   Session session(cpu_device());
   return session.compile(g).run(inputs);
-}
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 // --- Caches that stay with the session
@@ -122,14 +113,7 @@ double seconds_per_append(int64_t capacity) {
   session.weights().set({{"cache", Array::zeros(kF32, {1, capacity, 64})}});
   Executable e = session.compile(cache_graph({1, capacity, 64}, {1, 1, 64}, {}));
   const std::vector<Array> inputs{counting({1, 1, 64}), Array::scalar(int64_t(3))};
-  double best = 1;
-  for (int i = 0; i < 50; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    e.run(inputs);
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    best = std::min(best, time.count());
-  }
-  return best;
+  return fastest_of(50, [&] { e.run(inputs); });
 }
 
 TEST(KvAppend, TimeDoesNotGrowWithTheCapacity) {

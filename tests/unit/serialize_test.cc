@@ -14,7 +14,6 @@
 namespace rlx {
 namespace {
 
-using toy::error_of;
 using Bytes = std::vector<std::byte>;
 
 Graph read(std::span<const std::byte> bytes) { return deserialize(bytes, toy::lookup); }

@@ -1,4 +1,4 @@
-// Sessions and executables: calling, errors, cancelling, clones, weights, specialization, limits.
+// Sessions and executables: calling, errors, cancelling, clones, weights, reports.
 #include "rlx/runtime/session.h"
 
 #include <gtest/gtest.h>
@@ -9,45 +9,12 @@
 #include "rlx/runtime/eval.h"
 #include "tests/unit/allocation_counter.h"
 #include "tests/unit/fake_device.h"
+#include "tests/unit/test_util.h"
 
 namespace rlx {
 namespace {
 
 constexpr DType kF32 = DType::kF32;
-
-Array numbers(Dims shape, float first = 1) {
-  Array a = Array::uninitialized(kF32, std::move(shape));
-  for (float& x : a.mutable_data<float>()) x = first++;
-  return a;
-}
-
-std::vector<float> values(const Array& a) {
-  const auto data = a.data<float>();
-  return {data.begin(), data.end()};
-}
-
-ThreadPool& pool() {
-  static ThreadPool pool(4);
-  return pool;
-}
-
-SessionOptions threads(int n) {
-  SessionOptions options;
-  options.threads = n;
-  options.executor = &pool();
-  return options;
-}
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e;
-  }
-  ADD_FAILURE() << "no error";
-  return Error(ErrorKind::kInternal, "no error");
-}
 
 // y = x w + b, with everything that a plan can have.
 Graph linear() {
@@ -92,53 +59,53 @@ TEST(Session, ErrorsNameWhatIsWrong) {
   session.weights().set("w", numbers({3, 2}));
   Executable e = session.compile(linear());
   const Array x = numbers({2, 3}), bias = numbers({2});
-  EXPECT_EQ(error_of([&] { e.run({x}); }).message(),
+  EXPECT_EQ(thrown_by([&] { e.run({x}); }).message(),
             "'linear' takes 2 inputs (x, bias), 1 were given");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(thrown_by([&] {
               e.run({numbers({3, 2}), bias});
             }).message(),
             "input 'x' of 'linear': expected f32[2, 3], got f32[3, 2]");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(thrown_by([&] {
               e.run({x, Array::zeros(DType::kI32, {2})});
             }).message(),
             "input 'bias' of 'linear': expected f32[2], got i32[2]");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(thrown_by([&] {
               e.run({x, Array()});
             }).message(),
             "input 'bias' of 'linear': expected f32[2], got an undefined array");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(thrown_by([&] {
               e.run({{"x", x}});
             }).message(),
             "input 'bias' of 'linear' is missing; the inputs are: x, bias");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(thrown_by([&] {
               e.run({{"x", x}, {"bias", bias}, {"z", x}});
             }).message(),
             "'linear' has no input 'z'; the inputs are: x, bias");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(thrown_by([&] {
               e.run({{"x", x}, {"x", x}});
             }).message(),
             "input 'x' of 'linear' is given twice");
   const std::vector<Array> inputs{x, bias};
   Array wrong = numbers({4});
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(thrown_by([&] {
               e.run_into(inputs, {&wrong, 1});
             }).message(),
             "output 'y' of 'linear': expected an array of type f32[2, 2], got f32[4]");
-  EXPECT_EQ(error_of([&] { e.run_into(inputs, {}); }).message(),
+  EXPECT_EQ(thrown_by([&] { e.run_into(inputs, {}); }).message(),
             "'linear' has 1 outputs, 0 arrays were given for them");
   session.weights().set("w", numbers({2, 2}));
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(thrown_by([&] {
               e.run({x, bias});
             }).message(),
             "the param 'w' is f32[3, 2] in the graph, its value in the weight store is f32[2, 2]");
   session.weights().erase("w");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(thrown_by([&] {
               e.run({x, bias});
             }).message(),
             "the param 'w' of type f32[3, 2] has no value: set it in the session's weight store");
   session.weights().set("w", numbers({3, 2}));
   EXPECT_EQ(values(e.run({x, bias})[0]), (std::vector<float>{23, 30, 50, 66}));
-  EXPECT_EQ(error_of([&] { session.weights().get("v"); }).message(),
+  EXPECT_EQ(thrown_by([&] { session.weights().get("v"); }).message(),
             "the weight store has no weight 'v'");
 }
 
@@ -151,7 +118,7 @@ TEST(Session, StepErrorsNameTheOpAndItsLabel) {
   for (const int n : {1, 2, 5}) {
     Session session(fake::device(), threads(n));
     Executable e = session.compile(g);
-    const Error error = error_of([&] { e.run({numbers({64}, -62)}); });
+    const Error error = thrown_by([&] { e.run({numbers({64}, -62)}); });
     EXPECT_EQ(error.kind(), ErrorKind::kUser);
     EXPECT_EQ(error.message().rfind("Activation at loss: the logarithm of -", 0), 0u)
         << error.message();
@@ -171,7 +138,7 @@ TEST(Session, AFailedRunLeavesParamsAsTheyWere) {
     session.weights().set("w", numbers({64}));
     Executable e = session.compile(g);
     EXPECT_EQ(e.plan().counts.direct_updates, 1);
-    error_of([&] { e.run({numbers({64}, -62)}); });
+    thrown_by([&] { e.run({numbers({64}, -62)}); });
     EXPECT_TRUE(session.weights().get("w").same_bits(numbers({64})));
     e.run({Array::full(kF32, {64}, 1)});
     EXPECT_TRUE(session.weights().get("w").same_bits(numbers({64}, 2)));
@@ -189,7 +156,7 @@ TEST(Session, AnErrorAfterTheFirstWriteSaysSo) {
   session.weights().set("w", numbers({4}));
   Executable e = session.compile(g);
   ASSERT_EQ(e.plan().counts.direct_updates, 1);
-  const Error error = error_of([&] { e.run({numbers({4})}); });
+  const Error error = thrown_by([&] { e.run({numbers({4})}); });
   EXPECT_NE(error.message().find("may hold new values"), std::string::npos) << error.message();
 }
 
@@ -213,12 +180,12 @@ TEST(Session, CancelStopsBetweenChunksAndBeforeParamsAreWritten) {
       while (fake::slow_chunks < 5) std::this_thread::yield();
       cancel.cancel();
     });
-    EXPECT_EQ(error_of([&] { e.run({numbers({2000})}, options); }).kind(), ErrorKind::kCancelled);
+    EXPECT_EQ(thrown_by([&] { e.run({numbers({2000})}, options); }).kind(), ErrorKind::kCancelled);
     other.join();
     EXPECT_LT(fake::slow_chunks, 1500);
     EXPECT_TRUE(session.weights().get("w").same_bits(numbers({2000})));
     fake::slow_chunks = 0;
-    EXPECT_EQ(error_of([&] { e.run({numbers({2000})}, options); }).kind(), ErrorKind::kCancelled);
+    EXPECT_EQ(thrown_by([&] { e.run({numbers({2000})}, options); }).kind(), ErrorKind::kCancelled);
     EXPECT_EQ(fake::slow_chunks, 0);  // not begun
   }
 }
@@ -237,7 +204,7 @@ TEST(Session, ASecondRunAtTheSameTimeIsRefused) {
   fake::slow_chunks = 0;
   std::thread other([&] { e.run({numbers({100})}); });
   while (fake::slow_chunks < 2) std::this_thread::yield();
-  const Error error = error_of([&] { e.run({numbers({100})}); });
+  const Error error = thrown_by([&] { e.run({numbers({100})}); });
   EXPECT_NE(error.message().find("'slow' is running already"), std::string::npos);
   other.join();
   e.run({numbers({100})});
@@ -374,7 +341,7 @@ TEST(Session, OutputsThatShareMemoryAreRefused) {
   const Array same = numbers({4});
   std::vector<Array> outputs{same, same};
   const std::vector<Array> inputs{numbers({4})};
-  EXPECT_NE(error_of([&] { e.run_into(inputs, outputs); }).message().find("given the same memory"),
+  EXPECT_NE(thrown_by([&] { e.run_into(inputs, outputs); }).message().find("given the same memory"),
             std::string::npos);
 }
 
@@ -433,142 +400,6 @@ TEST(Weights, TheCallersArrayIsNotOverwritten) {
   EXPECT_TRUE(session.weights().get("w").same_bits(numbers({4}, 3)));
   EXPECT_EQ(session.weights().names(), (std::vector<std::string>{"w"}));
   EXPECT_EQ(session.weights().bytes(), 16);
-}
-
-Graph symbolic() {
-  Graph g("symbolic");
-  Builder b(g);
-  const Dim n = Dim::symbol("n"), m = Dim::symbol("m");
-  const Value x = input(b, "x", kF32, {n, 2 * n + 1});
-  const Value y = input(b, "y", kF32, {m, n});
-  g.add_output("z", matmul(b, y, x));
-  return g;
-}
-
-TEST(Specialization, CompilesOncePerSizes) {
-  Session session(fake::device(), threads(1));
-  Executable e = session.compile(symbolic());
-  EXPECT_EQ(e.compiles(), 0);
-  EXPECT_THROW(e.plan(), Error);
-  const auto run = [&](Executable& ex, int64_t n, int64_t m) {
-    return ex.run({numbers({n, 2 * n + 1}), numbers({m, n})})[0].shape();
-  };
-  EXPECT_EQ(run(e, 2, 3), (Dims{3, 5}));
-  EXPECT_EQ(run(e, 2, 3), (Dims{3, 5}));
-  EXPECT_EQ(e.compiles(), 1);
-  EXPECT_EQ(e.cache_hits(), 0);
-  EXPECT_EQ(run(e, 1, 4), (Dims{4, 3}));
-  EXPECT_EQ(run(e, 2, 3), (Dims{3, 5}));
-  EXPECT_EQ(e.compiles(), 2);
-  EXPECT_EQ(e.cache_hits(), 1);
-  Executable other = e.clone();
-  EXPECT_EQ(run(other, 1, 4), (Dims{4, 3}));
-  EXPECT_EQ(run(other, 0, 4), (Dims{4, 1}));
-  EXPECT_EQ(e.compiles(), 3);
-  EXPECT_EQ(session.cached_plans(), 3u);
-}
-
-TEST(Specialization, WrongSizesAreNamed) {
-  Session session(fake::device(), threads(1));
-  Executable e = session.compile(symbolic());
-  EXPECT_EQ(error_of([&] {
-              e.run({numbers({2, 6}), numbers({3, 2})});
-            }).message(),
-            "input 'x' of 'symbolic': expected f32[n, 1 + 2*n] with n = 2, got f32[2, 6]");
-  EXPECT_EQ(error_of([&] {
-              e.run({numbers({2, 5}), numbers({3, 4})});
-            }).message(),
-            "input 'y' of 'symbolic': expected f32[m, n] with m = 3, n = 2, got f32[3, 4]");
-  EXPECT_EQ(error_of([&] {
-              e.run({numbers({2}), numbers({3, 4})});
-            }).message(),
-            "input 'x' of 'symbolic': expected f32[n, 1 + 2*n], got f32[2]");
-  EXPECT_EQ(e.compiles(), 0);
-}
-
-TEST(Specialization, SizesAreSolvedFromExpressions) {
-  Graph g("expressions");
-  Builder b(g);
-  const Dim n = Dim::symbol("n"), m = Dim::symbol("m");
-  g.add_output("y", neg(b, input(b, "x", kF32, {m + 3 * n, 4 * n + 2})));
-  Session session(fake::device(), threads(1));
-  Executable e = session.compile(g);
-  e.run({numbers({7, 10})});  // n = 2, m = 1
-  EXPECT_EQ(error_of([&] {
-              e.run({numbers({7, 11})});
-            }).message(),
-            "input 'x' of 'expressions': expected f32[" + (m + 3 * n).to_string() +
-                ", 2 + 4*n], got f32[7, 11]");
-  EXPECT_THROW(e.run({numbers({5, 10})}), Error);  // m would be -1
-  Graph h("open");
-  Builder c(h);
-  h.add_output("y", neg(c, input(c, "x", kF32, {m + n})));
-  EXPECT_EQ(error_of([&] { session.compile(h).run({numbers({3})}); }).message(),
-            "the shapes of the inputs of 'open' do not determine the size 'm'");
-}
-
-TEST(Specialization, TheCacheIsBoundedByEntries) {
-  SessionOptions options = threads(1);
-  options.plan_cache_entries = 2;
-  Session session(fake::device(), options);
-  Graph g;
-  Builder b(g);
-  g.add_output("y", neg(b, input(b, "x", kF32, {Dim::symbol("n")})));
-  std::weak_ptr<const Plan> oldest;
-  {
-    Executable e = session.compile(g);
-    for (const int64_t n : {1, 2, 3, 3, 2, 1}) e.run({numbers({n})});
-    EXPECT_EQ(e.compiles(), 4);  // 1 was dropped when 3 came
-    EXPECT_EQ(e.cache_hits(), 1);
-    EXPECT_EQ(session.cached_plans(), 2u);
-    EXPECT_GT(session.cached_plan_bytes(), 0);
-  }
-  EXPECT_EQ(session.cached_plans(), 0u);
-  EXPECT_EQ(session.cached_plan_bytes(), 0);
-}
-
-TEST(Specialization, TheCacheIsBoundedByBytes) {
-  SessionOptions options = threads(1);
-  options.plan_cache_bytes = 1;  // no plan is that small
-  Session session(fake::device(), options);
-  Graph g;
-  Builder b(g);
-  g.add_output("y", neg(b, input(b, "x", kF32, {Dim::symbol("n")})));
-  Executable e = session.compile(g);
-  for (const int64_t n : {1, 1, 2, 1}) EXPECT_EQ(e.run({numbers({n})})[0].at(0), -1);
-  EXPECT_EQ(session.cached_plans(), 0u);
-  EXPECT_EQ(e.compiles(), 3);  // the plan in use stays in use
-}
-
-TEST(Limits, TheSessionsMemoryLimitFailsCleanly) {
-  Graph g;
-  Builder b(g);
-  const Value x = input(b, "x", kF32, {Dim::symbol("n")});
-  const Value w = param(b, "w", kF32, {});
-  g.add_output("y", neg(b, neg(b, add(b, x, w))));
-  SessionOptions options = threads(1);
-  options.memory_limit = 10000;
-  CompileOptions keep;
-  keep.optimize = false;
-  Session session(fake::device(), options);
-  session.weights().set("w", numbers({}));
-  EXPECT_EQ(session.memory_in_use(), 4);
-  EXPECT_EQ(error_of([&] { session.weights().set("v", numbers({3000})); }).kind(),
-            ErrorKind::kDevice);
-  EXPECT_FALSE(session.weights().has("v"));
-  {
-    Executable e = session.compile(g, keep);
-    e.run({numbers({1000})});
-    EXPECT_GE(session.memory_in_use(), 4000);
-    const Error error = error_of([&] { e.run({numbers({100000})}); });
-    EXPECT_EQ(error.kind(), ErrorKind::kDevice);
-    EXPECT_NE(error.message().find("the session's limit is 10000 bytes"), std::string::npos)
-        << error.message();
-    EXPECT_EQ(e.run({numbers({1000})})[0].at(0), 2);
-  }
-  EXPECT_EQ(session.memory_in_use(), 4);
-  session.weights().erase("w");
-  EXPECT_EQ(session.memory_in_use(), 0);
 }
 
 TEST(Limits, ExecutablesOutliveTheirSession) {

@@ -15,8 +15,6 @@
 namespace rlx {
 namespace {
 
-using toy::error_of;
-
 Graph parse_toy(std::string_view text) { return parse(text, toy::lookup); }
 std::string parse_error(std::string_view text) {
   return error_of([&] { parse_toy(text); });

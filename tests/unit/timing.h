@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 
 #if defined(__SANITIZE_THREAD__)
@@ -30,6 +31,19 @@ namespace rlx {
 
 // How much longer code may take that a sanitizer watches.
 constexpr double kSlowdown = RLX_TSAN || RLX_ASAN ? 10 : 1;
+
+// The shortest time that f takes of `runs`.
+template <class F>
+double fastest_of(int runs, F&& f) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < runs; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    f();
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return best;
+}
 
 // The first of up to ten measurements that is below `limit`, else the least: a machine with other
 // work delays some of them, code that is too slow all.

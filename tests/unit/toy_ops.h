@@ -12,6 +12,7 @@
 #include "rlx/ir/builder.h"
 #include "rlx/ir/leaf.h"
 #include "rlx/ir/op.h"
+#include "tests/unit/test_util.h"
 
 namespace rlx::toy {
 
@@ -202,18 +203,6 @@ inline Graph rich_graph() {
   g.add_output("again", top[0]);
   g.add_update("a \"w\"\n\\\x01 \xC3\xA9", y);
   return g;
-}
-
-// The message of the Error that f throws.
-inline std::string error_of(const std::function<void()>& f, ErrorKind kind = ErrorKind::kUser) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(to_string(e.kind()), to_string(kind)) << e.message();
-    return e.message();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 }  // namespace rlx::toy

@@ -8,8 +8,6 @@
 namespace rlx {
 namespace {
 
-using toy::error_of;
-
 std::string verify_error(const Graph& g) {
   return error_of([&] { verify(g, "folding"); }, ErrorKind::kInternal);
 }
