@@ -8,6 +8,7 @@
 #include "rlx/base/error.h"
 #include "rlx/compile/bodies.h"
 #include "rlx/compile/view.h"
+#include "rlx/ir/bind_size.h"
 #include "rlx/ir/builder.h"
 #include "rlx/ir/rewrite.h"
 #include "rlx/ops/attention.h"
@@ -40,6 +41,7 @@ class Masker {
   explicit Masker(const SymbolBindings& bounds) : bounds_(bounds) {}
 
   Graph run(const Graph& graph) {
+    for (Value v : graph.inputs()) check_grows(graph.type(v).shape, "input " + graph.name_of(v));
     return rewrite(graph, [&](Builder& b, const Node& n, std::span<const Value> operands) {
       return visit(b, n, operands, 0);
     });
@@ -49,6 +51,7 @@ class Masker {
   std::optional<std::vector<Value>> visit(Builder& b, const Node& n,
                                           std::span<const Value> operands, int depth) {
     if (!touches_bounds(b, n, operands)) return std::nullopt;
+    for (const TensorType& t : n.results) check_grows(t.shape, n.op->name);
     if (n.op == &kDimSizeOp) {
       return std::vector{extent(b, b.shape(operands[0])[n.attrs.as<DimSizeAttrs>().axis])};
     }
@@ -88,6 +91,32 @@ class Masker {
   bool is_bounded(const Dim& dim) const { return !bounded_symbols(dim, bounds_).empty(); }
   bool is_bounded(const Shape& shape) const {
     return std::ranges::any_of(shape, [&](const Dim& d) { return is_bounded(d); });
+  }
+
+  // Memory is planned with all sizes at their bounds: none may be larger before.
+  void check_grows(const Shape& shape, std::string_view what) const {
+    for (const Dim& d : shape) {
+      for (const std::string& symbol : bounded_symbols(d, bounds_)) {
+        if (!grows_in(d, symbol)) {
+          fail(ErrorKind::kUnsupported,
+               "{}: the size {} of {} shrinks where {} grows, which has a bound instead of a value",
+               what, d.to_string(), shape.to_string(), symbol);
+        }
+      }
+    }
+  }
+
+  bool grows_in(const Dim& dim, const std::string& symbol) const {
+    if (const auto line = linear_in(dim, symbol)) return line->slope > 0;
+    SymbolBindings at = bounds_;
+    at.erase(symbol);
+    const Dim alone = dim.substitute(at);
+    const int64_t bound = bounds_.at(symbol), most = alone.evaluate({{symbol, bound}});
+    const int64_t step = std::max<int64_t>(bound / 4096, 1);
+    for (int64_t v = 0; v < bound; v += step) {
+      if (alone.evaluate({{symbol, v}}) > most) return false;
+    }
+    return true;
   }
 
   bool touches_bounds(Builder& b, const Node& n, std::span<const Value> operands) const {
@@ -216,7 +245,7 @@ class Masker {
     if (dim.is_static()) return dim.value() >= 0;
     for (const std::string& symbol : bounded_symbols(dim, bounds_)) {
       const auto line = linear_in(dim, symbol);
-      return line && line->base >= 0 && line->slope >= 0;
+      return line && line->base >= 0 && (line->slope >= 0 || line->at(bounds_.at(symbol)) >= 0);
     }
     return false;
   }
@@ -270,6 +299,17 @@ class Masker {
   const SymbolBindings& bounds_;
 };
 
+void check_bodies(const Node& n, const std::string& at) {
+  map_bodies(n, [&](const Graph& body) {
+    if (binds_sizes(body)) {
+      fail(ErrorKind::kUnsupported,
+           "{}{}: BindSize in the body '{}': only the graph itself can set a size", n.op->name, at,
+           body.name());
+    }
+    return body;
+  });
+}
+
 }  // namespace
 
 std::optional<int64_t> LinearDim::solve(int64_t size) const {
@@ -309,6 +349,51 @@ std::vector<std::string> bounded_symbols(const Shape& shape, const SymbolBinding
   }
   std::ranges::sort(all);
   all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+void check_set_sizes(const Graph& graph, const SymbolBindings& given) {
+  if (!binds_sizes(graph)) return;
+  std::vector<std::string> elsewhere = free_symbols(graph), mentioned;
+  for (const auto& [symbol, bound] : given) elsewhere.push_back(symbol);
+  const auto in = [](const std::vector<std::string>& list, const std::string& symbol) {
+    return std::ranges::find(list, symbol) != list.end();
+  };
+  for (const Node& n : graph.nodes()) {
+    const std::string at = n.label.empty() ? "" : " at " + n.label;
+    if (n.op->has(kControl)) check_bodies(n, at);
+    if (binds_size(n)) {
+      const std::string& symbol = n.attrs.as<BindSizeAttrs>().symbol;
+      if (in(elsewhere, symbol)) {
+        user_error(
+            "BindSize{}: the size '{}' of '{}' is set by another call, an input, a param or "
+            "CompileOptions::bounds as well",
+            at, symbol, graph.name());
+      }
+      if (in(mentioned, symbol)) {
+        user_error("BindSize{}: calls before it in '{}' have the size '{}' that it sets", at,
+                   graph.name(), symbol);
+      }
+      elsewhere.push_back(symbol);
+    }
+    collect_symbols(n, mentioned);
+  }
+}
+
+SymbolBindings all_bounds(const Graph& graph, const SymbolBindings& given) {
+  check_set_sizes(graph, given);
+  SymbolBindings all = given;
+  for (const Node& n : graph.nodes()) {
+    if (!binds_size(n)) continue;
+    const auto& a = n.attrs.as<BindSizeAttrs>();
+    if (!a.bound.is_static()) {
+      fail(ErrorKind::kUnsupported,
+           "BindSize{}{}: the bound {} of the size '{}' depends on a size without a value: it must "
+           "be a number when the graph is compiled",
+           n.label.empty() ? "" : " at ", n.label, a.bound.to_string(), a.symbol);
+    }
+    all[a.symbol] = a.bound.value();
+  }
   return all;
 }
 

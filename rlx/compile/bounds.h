@@ -29,6 +29,13 @@ std::optional<LinearDim> linear_in(const Dim& dim, const std::string& symbol);
 std::vector<std::string> bounded_symbols(const Dim& dim, const SymbolBindings& bounds);
 std::vector<std::string> bounded_symbols(const Shape& shape, const SymbolBindings& bounds);
 
+// The given bounds and those of the sizes that the graph sets itself (BindSize). Throws
+// Error(kUser) if such a size has another source too or is mentioned before it is set,
+// Error(kUnsupported) if a body sets one or if its bound has no value yet.
+SymbolBindings all_bounds(const Graph& graph, const SymbolBindings& given);
+// The same checks, where bounds need no value yet.
+void check_set_sizes(const Graph& graph, const SymbolBindings& given);
+
 // A graph that computes the same within the extents, whatever the memory beyond them holds, and for
 // which every size may be replaced by its bound: operands whose tail would reach a result are
 // filled (FillTail), means divide by the extent, windows at a place that depends on an extent

@@ -2,6 +2,7 @@
 
 #include "rlx/base/checked.h"
 #include "rlx/base/error.h"
+#include "rlx/ir/bind_size.h"
 #include "rlx/ops/control.h"
 
 namespace rlx {
@@ -36,6 +37,32 @@ uint32_t Draft::add_extent(const Dim& size) {
 
 DraftView Draft::whole(uint32_t buffer, const Dims& dims) const {
   return {buffer, 0, TensorDesc::dense(buffers[buffer].dtype, dims)};
+}
+
+std::vector<uint32_t> set_symbols_of(const Draft& draft, const DraftStep& step) {
+  const std::vector<PlanSymbol>& all = draft.plan.symbols;
+  std::vector<uint32_t> found;
+  if (std::ranges::none_of(all, &PlanSymbol::set_by_step)) return found;
+  std::vector<std::string> names;
+  if (step.live) {
+    for (const auto* shapes : {&step.live->operands, &step.live->results}) {
+      for (const Shape& shape : *shapes) {
+        for (const Dim& d : shape) d.collect_symbols(names);
+      }
+    }
+    collect_symbols(step.live->attrs, names);
+  }
+  for (const DraftView& v : step.operands) {
+    const DraftBuffer& b = draft.buffers[v.buffer];
+    if (b.kind == StorageKind::kExtent) {
+      names.push_back(all[draft.plan.extents[b.index].symbol].name);
+    }
+  }
+  for (uint32_t s = 0; s < all.size(); ++s) {
+    const bool reads = std::ranges::find(names, all[s].name) != names.end();
+    if (all[s].set_by_step && reads && step.sets != s) found.push_back(s);
+  }
+  return found;
 }
 
 BufferUses uses_of(const Draft& draft) {

@@ -55,6 +55,7 @@ struct DraftStep {
   std::shared_ptr<ControlDraft> control;  // of a control step, once it is prepared
   std::vector<DraftView> operands, results;
   std::shared_ptr<const LiveCall> live;  // null: all sizes are known
+  uint32_t sets = PlanView::kNone;       // as PlanStep::sets
   std::vector<uint32_t> symbols;         // of the variants
   std::vector<DraftVariant> variants;
   bool inserted = false;
@@ -80,6 +81,9 @@ struct Draft {
   // The view of a whole buffer with these sizes.
   DraftView whole(uint32_t buffer, const Dims& dims) const;
 };
+
+// The symbols of Plan::symbols that an earlier step sets and this one depends on.
+std::vector<uint32_t> set_symbols_of(const Draft& draft, const DraftStep& step);
 
 // Who touches each buffer, by step index in the order of `steps`.
 struct BufferUses {

@@ -4,6 +4,7 @@
 #include "rlx/base/error.h"
 #include "rlx/compile/bodies.h"
 #include "rlx/compile/passes.h"
+#include "rlx/ir/bind_size.h"
 #include "rlx/ir/leaf.h"
 #include "rlx/ir/rewrite.h"
 #include "rlx/ops/build.h"
@@ -29,6 +30,7 @@ Array array_of(const ConstantAttrs& c) {
 std::optional<int64_t> foldable(const Builder& b, const Node& n, std::span<const Value> operands,
                                 int64_t max_bytes) {
   if (n.op->has(kLeaf) || n.op->has(kRandom) || operands.empty()) return std::nullopt;
+  if (binds_size(n)) return std::nullopt;
   if (n.op == &kCustomOp) return std::nullopt;  // a kernel of the session, of any cost
   if (n.op == &kExpandOp) return std::nullopt;  // free as a view, expensive as data
   for (Value v : operands) {

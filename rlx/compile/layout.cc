@@ -6,6 +6,7 @@
 #include "rlx/base/checked.h"
 #include "rlx/base/error.h"
 #include "rlx/compile/memory.h"
+#include "rlx/ir/bind_size.h"
 #include "rlx/ir/leaf.h"
 #include "rlx/ops/extent.h"
 #include "rlx/ops/shape_ops.h"
@@ -121,6 +122,15 @@ class Layout {
     for (Value v : n.operands) add(call.operands, live_->type(v).shape);
     for (const TensorType& t : n.results) add(call.results, t.shape);
     return symbolic ? std::make_shared<const LiveCall>(std::move(call)) : nullptr;
+  }
+
+  uint32_t symbol_set_by(const Node& n) {
+    const std::string& name = n.attrs.as<BindSizeAttrs>().symbol;
+    std::vector<PlanSymbol>& all = draft_.plan.symbols;
+    const auto it = std::ranges::find(all, name, &PlanSymbol::name);
+    if (it == all.end()) internal_error("the size '{}' has no bound", name);
+    it->set_by_step = true;
+    return uint32_t(it - all.begin());
   }
 
   // A size that each run sets itself.
@@ -272,6 +282,7 @@ class Layout {
     step.label = n.label;
     step.entry = info.entry;
     step.live = live_call(id);
+    if (binds_size(n)) step.sets = symbol_set_by(n);
     for (size_t i = 0; i < n.operands.size(); ++i) {
       const ValueInfo& v = value(n.operands[i]);
       const bool use_copy =

@@ -301,6 +301,7 @@ class Finish {
     if (scratch_[s] != kNoPiece) to.scratch_offset = pieces_[scratch_[s]].offset;
     for (const DraftView& v : from.operands) to.operands.push_back(finish_view(v));
     for (const DraftView& v : from.results) to.results.push_back(finish_view(v));
+    to.sets = from.sets;
     to.symbols = std::move(from.symbols);
     for (DraftVariant& v : from.variants) {
       PlanVariant variant{std::move(v.up_to), v.entry, std::move(v.kernel), {}, {}};

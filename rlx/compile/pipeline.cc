@@ -9,6 +9,7 @@
 #include "rlx/compile/out_of_memory.h"
 #include "rlx/compile/prepare.h"
 #include "rlx/compile/schedule.h"
+#include "rlx/ir/bind_size.h"
 #include "rlx/ir/verify.h"
 
 namespace rlx {
@@ -92,8 +93,12 @@ Plan plan_legal_graph(const Graph& graph, const KernelTable& kernels,
 
 std::shared_ptr<const Plan> compile_plan(const Graph& static_graph, const KernelTable& kernels,
                                          const CompileOptions& options) {
-  return convert_memory_errors(static_graph.name(),
-                               [&] { return compile(static_graph, kernels, options); });
+  return convert_memory_errors(static_graph.name(), [&] {
+    if (!binds_sizes(static_graph)) return compile(static_graph, kernels, options);
+    CompileOptions all = options;
+    all.bounds = all_bounds(static_graph, options.bounds);
+    return compile(static_graph, kernels, all);
+  });
 }
 
 }  // namespace rlx

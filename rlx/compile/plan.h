@@ -46,6 +46,7 @@ struct PlanView {
 struct PlanSymbol {
   std::string name;
   int64_t bound = 0;
+  bool set_by_step = false;  // PlanStep::sets; else by the inputs' shapes
 };
 
 // A size of a run: that of a line in the extent of Plan::symbols[symbol].
@@ -96,6 +97,7 @@ struct PlanStep {
   std::shared_ptr<const PlanControl> control;  // null: a kernel
   std::vector<PlanView> operands, results;
   int64_t scratch_offset = 0;         // in the arena, if the kernel wants scratch
+  uint32_t sets = PlanView::kNone;    // into Plan::symbols: gets the value of operand 0, an i64
   std::vector<uint32_t> symbols;      // into Plan::symbols: what the variants depend on
   std::vector<PlanVariant> variants;  // from small to large; the step itself is at the bounds
   double flops = 0, bytes = 0;

@@ -15,6 +15,14 @@ struct Dependences {
   std::vector<std::vector<uint32_t>> before, after;  // by step, in operand order
 };
 
+uint32_t setter(const Draft& draft, uint32_t symbol) {
+  const auto it = std::ranges::find(draft.steps, symbol, &DraftStep::sets);
+  if (it == draft.steps.end()) {
+    internal_error("no step sets the size '{}'", draft.plan.symbols[symbol].name);
+  }
+  return uint32_t(it - draft.steps.begin());
+}
+
 Dependences dependences_of(const Draft& draft, const BufferUses& uses) {
   Dependences d;
   d.before.resize(draft.steps.size());
@@ -27,6 +35,11 @@ Dependences dependences_of(const Draft& draft, const BufferUses& uses) {
     }
   }
   for (const auto& [first, second] : draft.order) d.before[second].push_back(first);
+  for (uint32_t s = 0; s < draft.steps.size(); ++s) {
+    for (uint32_t symbol : set_symbols_of(draft, draft.steps[s])) {
+      d.before[s].push_back(setter(draft, symbol));
+    }
+  }
   for (uint32_t s = 0; s < draft.steps.size(); ++s) {
     for (uint32_t p : d.before[s]) d.after[p].push_back(s);
   }
@@ -181,8 +194,34 @@ struct Access {
   }
 };
 
+// A storage of its own: the values of Plan::symbols.
+constexpr uint32_t kSymbols = PlanView::kNone - 1;
+
+// Sizes that decide which variants run and how often loops go round, in bodies too.
+void add_symbols(const Plan& plan, const PlanStep& step, Access& a) {
+  const auto read = [&](uint32_t symbol) {
+    if (plan.symbols[symbol].set_by_step) a.reads.add(kSymbols, symbol, int64_t(symbol) + 1);
+  };
+  const auto read_extent = [&](uint32_t index) { read(plan.extents[index].symbol); };
+  for (uint32_t symbol : step.symbols) read(symbol);
+  for (const PlanView& v : step.operands) {
+    if (!v.used()) continue;
+    const Storage& storage = plan.storages[v.storage];
+    if (storage.kind == StorageKind::kExtent) read_extent(storage.index);
+  }
+  if (step.sets != PlanView::kNone) a.writes.add(kSymbols, step.sets, int64_t(step.sets) + 1);
+  if (!step.control) return;
+  if (step.control->length != PlanView::kNone) read_extent(step.control->length);
+  for (uint32_t body : step.control->bodies) {
+    for (const Segment& segment : plan.bodies[body].segments) {
+      for (uint32_t s = segment.begin; s < segment.end; ++s) add_symbols(plan, plan.steps[s], a);
+    }
+  }
+}
+
 Access access_of(const Plan& plan, const PlanStep& step) {
   Access a;
+  if (!plan.symbols.empty()) add_symbols(plan, step, a);
   const auto range = [&](const PlanView& v, Ranges& to) {
     if (!v.used()) return;
     // Nothing writes inputs, constants and packed weights.

@@ -7,6 +7,7 @@
 #include "rlx/compile/bodies.h"
 #include "rlx/compile/passes.h"
 #include "rlx/compile/reduce_control.h"
+#include "rlx/ir/bind_size.h"
 #include "rlx/ir/leaf.h"
 #include "rlx/ir/rewrite.h"
 #include "rlx/ops/build.h"
@@ -138,9 +139,12 @@ std::vector<std::vector<uint8_t>> used_values(const Graph& graph) {
   for (uint32_t id = 0; id < graph.size(); ++id) used[id].assign(graph.node(id).results.size(), 0);
   for (const Output& o : graph.outputs()) used[o.value.node][o.value.index] = 1;
   for (const Update& u : graph.updates()) used[u.value.node][u.value.index] = 1;
+  MentionedSizes sizes(graph);
   for (uint32_t id = uint32_t(graph.size()); id-- > 0;) {
-    if (std::find(used[id].begin(), used[id].end(), 1) == used[id].end()) continue;
     const Node& n = graph.node(id);
+    if (sizes.needs(n)) used[id].assign(n.results.size(), 1);
+    if (std::find(used[id].begin(), used[id].end(), 1) == used[id].end()) continue;
+    sizes.add(n);
     std::vector<uint8_t> needed(n.operands.size(), 1);
     if (n.op->has(kControl)) needed = needed_operands(n, used[id]);
     for (size_t i = 0; i < needed.size(); ++i) {

@@ -1,6 +1,7 @@
 #include "rlx/ir/rewrite.h"
 
 #include "rlx/base/error.h"
+#include "rlx/ir/bind_size.h"
 #include "rlx/ir/leaf.h"
 #include "rlx/ir/op.h"
 
@@ -96,9 +97,13 @@ std::vector<uint8_t> live_nodes(const Graph& graph) {
   std::vector<uint8_t> live(graph.size(), 0);
   for (const Output& o : graph.outputs()) live[o.value.node] = 1;
   for (const Update& u : graph.updates()) live[u.value.node] = 1;
+  MentionedSizes sizes(graph);
   for (uint32_t id = uint32_t(graph.size()); id-- > 0;) {
-    if (!live[id]) continue;
-    for (Value v : graph.node(id).operands) live[v.node] = 1;
+    const Node& n = graph.node(id);
+    if (!live[id] && !sizes.needs(n)) continue;
+    live[id] = 1;
+    for (Value v : n.operands) live[v.node] = 1;
+    sizes.add(n);
   }
   return live;
 }

@@ -32,8 +32,11 @@ class Runner {
   // Plan::thread_scratch_bytes for each of `threads` threads, aligned to 64 bytes.
   virtual void bind_thread_scratch(void* base, int threads) = 0;
 
-  // The extents of Plan::symbols for the next runs, each from 0 to its bound.
+  // The extents of Plan::symbols for the next run, each from 0 to its bound. Steps that set one
+  // (PlanStep::sets) replace it.
   virtual void set_extents(std::span<const int64_t> extents) = 0;
+  // As given, or as set by the last run.
+  virtual std::span<const int64_t> extents() const = 0;
 
   // Runs on at most `threads` threads of the executor, and returns how many took part. Throws the
   // first error of a step, with the step's op and label in front, or Error(kCancelled). Allocates

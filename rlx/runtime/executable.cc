@@ -159,7 +159,14 @@ struct Instance {
     if (storage != PlanView::kNone) runner->bind(storage, base);
   }
 
-  // The sizes of this run; valid until the next call.
+  // Whether a size is known only when the run has set it.
+  bool has_late_size(const PlanTensor& t) const {
+    return std::ranges::any_of(
+        t.live, [&](const LiveAxis& a) { return plan().symbols[a.extent.symbol].set_by_step; });
+  }
+
+  // The sizes of this run; valid until the next call. What a run sets itself is at the bound until
+  // then.
   const Dims& live_dims(const PlanTensor& t) {
     if (t.live.empty()) return t.dims;
     dims_ = t.dims;
@@ -301,12 +308,12 @@ struct Executable::State {
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
       const PlanTensor& t = plan.outputs[i];
-      const Dims& dims = instance.live_dims(t);
-      if (!outputs[i].defined()) outputs[i] = Array::uninitialized(t.dtype, dims);
-      if (outputs[i].dtype() != t.dtype || outputs[i].shape() != dims) {
-        user_error("output '{}' of '{}': expected an array of type {}{}, got {}", t.name, plan.name,
-                   to_string(t.dtype), dims_to_string(dims), outputs[i].type().to_string());
+      const bool late = instance.has_late_size(t);
+      if (late && !outputs[i].defined()) {
+        bind_staging(instance, i);
+        continue;
       }
+      if (!late) take_output(instance, t, outputs[i]);
       const ByteRange range = range_of(outputs[i]);
       if (instance.param_bytes.overlaps(range)) {
         user_error("output '{}' of '{}' is given the memory of a param", t.name, plan.name);
@@ -317,14 +324,32 @@ struct Executable::State {
                      plan.outputs[j].name, t.name, plan.name);
         }
       }
-      used_staging[i] = !usable(outputs[i]) || !t.live.empty();
-      for (const Array& input : inputs) used_staging[i] |= range.overlaps(range_of(input));
-      void* data = outputs[i].mutable_raw();
-      if (used_staging[i]) {
-        data = staged_out[i].get(program->core().budget, t).mutable_raw();
-        ++staged_outputs;
+      bool stage = !usable(outputs[i]) || !t.live.empty();
+      for (const Array& input : inputs) stage |= range.overlaps(range_of(input));
+      if (stage) {
+        bind_staging(instance, i);
+      } else {
+        used_staging[i] = 0;
+        instance.bind(instance.outputs[i], outputs[i].mutable_raw());
       }
-      instance.bind(instance.outputs[i], data);
+    }
+  }
+
+  void bind_staging(Instance& instance, size_t i) {
+    Array& staged = staged_out[i].get(program->core().budget, instance.plan().outputs[i]);
+    used_staging[i] = 1;
+    ++staged_outputs;
+    instance.bind(instance.outputs[i], staged.mutable_raw());
+  }
+
+  // Makes the array if there is none.
+  static void take_output(Instance& instance, const PlanTensor& t, Array& output) {
+    const Dims& dims = instance.live_dims(t);
+    if (!output.defined()) output = Array::uninitialized(t.dtype, dims);
+    if (output.dtype() != t.dtype || output.shape() != dims) {
+      user_error("output '{}' of '{}': expected an array of type {}{}, got {}", t.name,
+                 instance.plan().name, to_string(t.dtype), dims_to_string(dims),
+                 output.type().to_string());
     }
   }
 
@@ -338,7 +363,10 @@ struct Executable::State {
       bind_outputs(instance, inputs, outputs);
       run_locked(instance, options);
     }
+    std::ranges::copy(instance.runner->extents(), instance.extents.begin());
     for (size_t i = 0; i < outputs.size(); ++i) {
+      const PlanTensor& t = instance.plan().outputs[i];
+      if (instance.has_late_size(t)) take_output(instance, t, outputs[i]);
       if (used_staging[i]) outputs[i].copy_from(live_part(staged_out[i].array, outputs[i].shape()));
     }
   }

@@ -61,7 +61,8 @@ class Executable {
   std::vector<Array> run(const std::map<std::string, Array>& inputs,
                          const RunOptions& options = {});
   // Writes into the caller's arrays; an undefined one is replaced by a fresh array. After the first
-  // call with the same sizes this allocates nothing, unless arrays must be staged.
+  // call with the same sizes this allocates nothing, unless arrays must be staged. An output whose
+  // size the run sets itself (BindSize) must be undefined or have just that size.
   void run_into(std::span<const Array> inputs, std::span<Array> outputs,
                 const RunOptions& options = {});
 

@@ -122,7 +122,9 @@ void check_input_count(std::string_view graph, std::span<const std::string> name
 
 bool solve_extents(const Plan& plan, std::span<const Array> inputs, std::span<int64_t> extents) {
   constexpr int64_t kUnknown = -1;
-  std::ranges::fill(extents, kUnknown);
+  for (size_t s = 0; s < extents.size(); ++s) {
+    extents[s] = plan.symbols[s].set_by_step ? plan.symbols[s].bound : kUnknown;
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
     const PlanTensor& expected = plan.inputs[i];
     if (!inputs[i].defined() || inputs[i].dtype() != expected.dtype) return false;
@@ -181,6 +183,7 @@ Program::Program(std::shared_ptr<SessionCore> core, const Graph& graph, CompileO
       id_(core_->next_program.fetch_add(1)),
       symbols_(specialized_symbols(graph, options_.bounds)) {
   verify(graph_, "the builder");
+  check_set_sizes(graph_, options_.bounds);
   options_.threads = core_->threads;
   if (!options_.legalize.custom) {
     const std::lock_guard lock(core_->custom_mutex);

@@ -41,8 +41,8 @@ SymbolBindings bind_symbols(const Graph& graph, std::span<const Array> inputs);
 
 // Throws Error(kUser) unless the arrays are as the plan (a static graph's) declares.
 void check_inputs(const Plan& plan, std::span<const Array> inputs);
-// The extents of the plan's bounded symbols from the inputs' shapes; false if the arrays are not as
-// the plan declares. Allocates nothing.
+// The extents of the plan's bounded symbols from the inputs' shapes (the bounds of those that steps
+// set); false if the arrays are not as the plan declares. Allocates nothing.
 bool solve_extents(const Plan& plan, std::span<const Array> inputs, std::span<int64_t> extents);
 void check_input_count(std::string_view graph, std::span<const std::string> names, size_t given);
 

@@ -6,6 +6,7 @@
 
 #include "rlx/backend/reference/reference.h"
 #include "rlx/base/error.h"
+#include "rlx/ir/bind_size.h"
 #include "rlx/ir/verify.h"
 #include "rlx/ops/derive.h"
 #include "rlx/testing/call_graph.h"
@@ -376,6 +377,7 @@ CheckResult check_derivatives(const OpDef& op, const Sample& sample) {
 
 CheckResult check_batching(const OpDef& op, const Sample& s) {
   CheckResult result;
+  if ((op.flags & kBindsSize) != 0) return result;  // lanes cannot have sizes of their own
   int64_t elements = 0;
   for (const SampleOperand& o : s.operands) elements += num_elements(o.shape);
   if (s.operands.empty() || elements > kBatchingElements) return result;

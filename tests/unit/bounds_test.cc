@@ -233,6 +233,24 @@ TEST(Bounds, TheLastRowIsThatOfTheExtent) {
   EXPECT_NE(text.find("-1"), std::string::npos) << text;
 }
 
+TEST(Bounds, SizesThatShrink) {
+  const Graph g = graph_of([](Builder& b) {
+    const Value x = input(b, "x", kF32, {kN}), t = input(b, "t", kF32, {8});
+    return std::vector<Value>{relu(b, x), relu(b, narrow(b, t, 0, 0, 8 - kN))};
+  });
+  Session s = session(1);
+  EXPECT_EQ(error_of([&] { s.compile(g, up_to(8)); }, ErrorKind::kUnsupported),
+            "Narrow: the size 8 - n of [8 - n] shrinks where n grows, which has a bound instead of "
+            "a value");
+  const Graph square = graph_of([](Builder& b) {
+    const Value x = input(b, "x", kF32, {kN}), t = input(b, "t", kF32, {16});
+    return std::vector<Value>{relu(b, x), relu(b, narrow(b, t, 0, 0, 8 * kN - kN * kN))};
+  });
+  EXPECT_NE(error_of([&] { s.compile(square, up_to(8)); }, ErrorKind::kUnsupported)
+                .find("shrinks where n grows"),
+            std::string::npos);
+}
+
 TEST(Bounds, MistakesAreNamed) {
   Session s = session(1);
   const auto refusal = [&](const Build& build, ErrorKind kind = ErrorKind::kUnsupported) {

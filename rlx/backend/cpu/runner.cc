@@ -41,11 +41,10 @@ class CpuRunner final : public Runner {
   }
 
   void set_extents(std::span<const int64_t> extents) override {
-    std::ranges::copy(extents, extents_.begin());
-    for (size_t i = 0; i < sizes_.size(); ++i) {
-      sizes_[i] = plan_->extents[i].line.at(extents_[plan_->extents[i].symbol]);
-    }
+    for (uint32_t s = 0; s < extents.size(); ++s) set_extent(s, extents[s]);
   }
+
+  std::span<const int64_t> extents() const override { return extents_; }
 
   void bind(uint32_t storage, void* base) override {
     auto* first = static_cast<std::byte*>(base ? base : empty_memory.data());
@@ -231,6 +230,14 @@ class CpuRunner final : public Runner {
     return most;
   }
 
+  void set_extent(uint32_t symbol, int64_t value) {
+    extents_[symbol] = value;
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      const PlanExtent& extent = plan_->extents[i];
+      if (extent.symbol == symbol) sizes_[i] = extent.line.at(value);
+    }
+  }
+
   // The step, or the smallest variant of it that covers this run's extents.
   const Step& sized(const Step& step) const {
     for (uint32_t v = 0; v < step.num_variants; ++v) {
@@ -343,6 +350,9 @@ class CpuRunner final : public Runner {
         finite_->after(plan_->steps[s], step.results);
       } else {
         run_phases(w, sized(step));
+      }
+      if (step.plan->sets != PlanView::kNone) {
+        set_extent(step.plan->sets, *static_cast<const int64_t*>(step.operands[0]));
       }
       check_guards();
     } catch (...) {

@@ -75,6 +75,11 @@ def dim_size(at, x):
     return [np.int64(x[0].a.shape[at["axis"]])]
 
 
+@oracle("BindSize")
+def bind_size(at, x):
+    return [np.array(x[0].a, np.int64)]
+
+
 @oracle("Extent")
 def extent(at, x):
     return [np.array(at["size"], np.int64)]

@@ -1,0 +1,72 @@
+#include "rlx/ir/bind_size.h"
+
+#include <algorithm>
+
+#include "rlx/ir/op.h"
+
+namespace rlx {
+namespace {
+
+void collect(const Shape& shape, std::vector<std::string>& out) {
+  for (const Dim& d : shape) d.collect_symbols(out);
+}
+
+// The bodies in the attributes, in order.
+template <class F>
+void for_each_body(const Attrs& attrs, F&& f) {
+  for (const Field& field : attrs.table()->fields) {
+    if (field.type != FieldType::kGraph) continue;
+    const FieldValue value = field.get(attrs.get());
+    const auto* body = std::get_if<GraphRef>(&value);
+    if (body && *body) f(**body);
+  }
+}
+
+}  // namespace
+
+bool binds_size(const Node& node) { return (node.op->flags & kBindsSize) != 0; }
+
+bool binds_sizes(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& n) {
+    bool found = binds_size(n);
+    if (n.op->has(kControl))
+      for_each_body(n.attrs, [&](const Graph& g) { found |= binds_sizes(g); });
+    return found;
+  });
+}
+
+void collect_symbols(const Attrs& attrs, std::vector<std::string>& out) {
+  for (const Field& field : attrs.table()->fields) {
+    const bool has_sizes = field.type == FieldType::kDim || field.type == FieldType::kShape ||
+                           field.type == FieldType::kTypes;
+    if (!has_sizes) continue;
+    const FieldValue value = field.get(attrs.get());
+    if (const auto* dim = std::get_if<Dim>(&value)) dim->collect_symbols(out);
+    if (const auto* shape = std::get_if<Shape>(&value)) collect(*shape, out);
+    if (const auto* types = std::get_if<std::vector<TensorType>>(&value)) {
+      for (const TensorType& t : *types) collect(t.shape, out);
+    }
+  }
+  for_each_body(attrs, [&](const Graph& body) {
+    for (const Node& n : body.nodes()) collect_symbols(n, out);
+  });
+}
+
+void collect_symbols(const Node& node, std::vector<std::string>& out) {
+  for (const TensorType& t : node.results) collect(t.shape, out);
+  collect_symbols(node.attrs, out);
+}
+
+MentionedSizes::MentionedSizes(const Graph& graph)
+    : any_set_(std::ranges::any_of(graph.nodes(), binds_size)) {}
+
+void MentionedSizes::add(const Node& needed) {
+  if (any_set_) collect_symbols(needed, symbols_);
+}
+
+bool MentionedSizes::needs(const Node& node) const {
+  return any_set_ && binds_size(node) &&
+         std::ranges::find(symbols_, node.attrs.as<BindSizeAttrs>().symbol) != symbols_.end();
+}
+
+}  // namespace rlx
