@@ -96,7 +96,7 @@ class BodyBuilder {
     if (b.kind == StorageKind::kConstant) {
       return draft_.plan.constants[b.index].shape() == v.desc.dims ? &b : nullptr;
     }
-    const bool frozen = b.kind == StorageKind::kParam && !draft_.plan.params[b.index].is_mutable &&
+    const bool frozen = b.kind == StorageKind::kParam && draft_.plan.params[b.index].packable &&
                         draft_.plan.params[b.index].dims == v.desc.dims;
     return frozen ? &b : nullptr;
   }

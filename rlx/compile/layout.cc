@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "rlx/base/checked.h"
 #include "rlx/base/error.h"
@@ -90,10 +91,15 @@ class Layout {
       nodes_[v.node].leaf = uint32_t(plan.inputs.size());
       plan.inputs.push_back(tensor(graph_.name_of(v), v));
     }
+    std::set<std::string_view> updated;
+    for (const Update& u : graph_.updates()) updated.insert(u.param);
+    const bool training = options_.purpose == Purpose::kTraining ||
+                          (options_.purpose == Purpose::kAuto && !updated.empty());
     for (Value v : graph_.params()) {
       nodes_[v.node].leaf = uint32_t(plan.params.size());
       const bool is_mutable = graph_.node(v).attrs.as<ParamAttrs>().is_mutable;
-      plan.params.push_back({tensor(graph_.name_of(v), v), is_mutable, false});
+      const bool changes = is_mutable && (training || updated.contains(graph_.name_of(v)));
+      plan.params.push_back({tensor(graph_.name_of(v), v), is_mutable, false, !changes});
     }
     for (const Output& o : graph_.outputs()) plan.outputs.push_back(tensor(o.name, o.value));
   }

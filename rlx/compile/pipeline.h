@@ -18,7 +18,15 @@ enum class LayoutPolicy : uint8_t {
   kAlwaysCopy,  // copy whatever is not dense: for tests
 };
 
+// How the runs of a plan are used; where measurements say so, plans differ.
+//   kInference  weights stay the same for many runs: mutable params that the graph does not update
+//               are kept in packed forms too, made again when another graph has changed them
+//   kTraining   other runs change mutable params in between: only frozen ones are packed
+//   kAuto       kTraining if the graph updates a param, else kInference
+enum class Purpose : uint8_t { kAuto, kInference, kTraining };
+
 struct CompileOptions {
+  Purpose purpose = Purpose::kAuto;
   LegalizeOptions legalize;
   // A Session fills in `evaluate` if it is empty.
   FoldOptions fold;
@@ -42,7 +50,7 @@ struct CompileOptions {
   bool guard_zones = false;
   // Called with the name of each pass and the graph that it made.
   std::function<void(std::string_view pass, const Graph& graph)> dump;
-  // The data of a frozen param, if it is known by now: an undefined array if not. Kernels pack only
+  // The data of a param that may be packed, if it is known by now: an undefined array if not. Kernels pack only
   // what is known. A Session fills it in.
   std::function<Array(std::string_view name)> frozen_param;
 };

@@ -135,6 +135,7 @@ struct PlanTensor {
 struct PlanParam : PlanTensor {
   bool is_mutable = false;
   bool updated = false;  // the run writes it
+  bool packable = false;  // it changes so rarely that packed forms of it pay
 };
 
 struct PackedParam {

@@ -183,7 +183,7 @@ class Prepare {
     Array whole;
     if (b.kind == StorageKind::kConstant) {
       whole = draft_.plan.constants[b.index];
-    } else if (b.kind == StorageKind::kParam && !draft_.plan.params[b.index].is_mutable) {
+    } else if (b.kind == StorageKind::kParam && draft_.plan.params[b.index].packable) {
       whole = param_data(b.index);
     }
     if (!whole.defined()) return whole;

@@ -371,6 +371,51 @@ TEST(Weights, UnknownWhenCompilingMeansNotPacked) {
   EXPECT_EQ(session.weights().packs(), 0);
 }
 
+TEST(Weights, ThePurposeDecidesWhatIsPacked) {
+  const auto graph = [](bool updates) {
+    Graph g("products");
+    Builder b(g);
+    const Value x = input(b, "x", kF32, {40, 96});
+    const Value w = param(b, "w", kF32, {96, 64}, true), v = param(b, "v", kF32, {96, 64}, true);
+    g.add_output("y", matmul(b, x, w));
+    g.add_output("z", matmul(b, x, v));
+    if (updates) g.add_update("w", add(b, w, scalar(b, kF32, 1.0)));
+    return g;
+  };
+  const auto packs = [&](const Graph& g, Purpose purpose) {
+    Session s = session(1);
+    s.weights().set("w", numbers({96, 64}));
+    s.weights().set("v", numbers({96, 64}, 2));
+    CompileOptions options;
+    options.purpose = purpose;
+    s.compile(g, options).run({numbers({40, 96})});
+    return s.weights().packs();
+  };
+  EXPECT_EQ(packs(graph(false), Purpose::kAuto), 2);
+  EXPECT_EQ(packs(graph(false), Purpose::kInference), 2);
+  EXPECT_EQ(packs(graph(false), Purpose::kTraining), 0);
+  EXPECT_EQ(packs(graph(true), Purpose::kAuto), 0);
+  EXPECT_EQ(packs(graph(true), Purpose::kInference), 1);  // v, which the run leaves alone
+  EXPECT_EQ(packs(graph(true), Purpose::kTraining), 0);
+
+  // Packed forms of a mutable param follow what other runs make of it.
+  Session s = session(2);
+  s.weights().set("w", numbers({96, 64}));
+  s.weights().set("v", numbers({96, 64}, 2));
+  Executable train = s.compile(graph(true)), infer = s.compile(graph(false));
+  CompileOptions plain;
+  plain.purpose = Purpose::kTraining;
+  Executable unpacked = s.compile(graph(false), plain);
+  const Array x = numbers({40, 96});
+  for (int i = 0; i < 3; ++i) {
+    const auto got = infer.run({x}), wanted = unpacked.run({x});
+    EXPECT_TRUE(got[0].same_bits(wanted[0]));
+    EXPECT_TRUE(got[1].same_bits(wanted[1]));
+    train.run({x});
+  }
+  EXPECT_EQ(s.weights().packs(), 4);  // v once
+}
+
 TEST(Weights, PackedFormsFollowTraining) {
   Session session(fake::device(), threads(1));
   session.weights().set("w", numbers({3, 2}));
