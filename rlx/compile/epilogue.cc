@@ -37,7 +37,7 @@ class Matcher {
   bool take_root(const Node& n) {
     if (n.op != &kMatMulOp && n.op != &kDotGeneralOp) return false;
     shape_ = n.results[0].shape;
-    return n.results[0].dtype == DType::kF32 && shape_.is_static() && shape_.rank() >= 2 &&
+    return n.results[0].dtype == DType::kF32 && shape_.rank() >= 2 &&
            std::all_of(n.operands.begin(), n.operands.end(),
                        [&](Value v) { return is_signature_leaf(body_.node(v)); });
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <queue>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "rlx/compile/epilogue.h"
 #include "rlx/compile/group_body.h"
 #include "rlx/compile/group_units.h"
+#include "rlx/compile/view.h"
 #include "rlx/ir/leaf.h"
 #include "rlx/ir/rewrite.h"
 #include "rlx/ops/group.h"
@@ -70,7 +72,8 @@ class Grouper {
         notes_(notes),
         units_(graph),
         root_(graph.size(), kNoRoot) {
-    for (const Node& n : graph.nodes()) fusable_.push_back(is_fusable(graph, n));
+    if (!legalize.bounds.empty()) at_bounds_ = substitute_symbols(graph, legalize.bounds);
+    for (const Node& n : sized().nodes()) fusable_.push_back(is_fusable(sized(), n));
     for (const Update& u : graph.updates()) {
       updated_[u.value.node].push_back(graph.find_leaf(u.param));
     }
@@ -95,9 +98,12 @@ class Grouper {
     int64_t saved = 0;  // bytes
   };
 
+  // The same nodes where bounded sizes have their bounds: what all savings are judged by.
+  const Graph& sized() const { return at_bounds_ ? *at_bounds_ : graph_; }
+  // Equal ones are so at every extent.
   const Shape& shape(uint32_t id) const { return graph_.node(id).results[0].shape; }
   int64_t bytes(Value v) const {
-    return byte_size(graph_.type(v).dtype, graph_.type(v).shape.static_dims());
+    return byte_size(sized().type(v).dtype, sized().type(v).shape.static_dims());
   }
   std::string name(uint32_t id) const {
     const Node& n = graph_.node(id);
@@ -160,7 +166,7 @@ class Grouper {
   void attach_roots() {
     std::vector<Candidate> candidates;
     for (uint32_t id = 0; id < graph_.size(); ++id) {
-      const Node& n = graph_.node(id);
+      const Node& n = sized().node(id);
       if (is_root(*n.op) && n.results[0].shape.is_static() && is_float(n.results[0].dtype)) {
         add_candidates(id, candidates);
       }
@@ -229,7 +235,7 @@ class Grouper {
     constexpr int64_t kProductBytes = int64_t(3) << 20, kNormBytes = int64_t(1) << 19;
     constexpr int64_t kFewColumns = 16;
     if (options_.always) return {};
-    const Node& root = graph_.node(c.root);
+    const Node& root = sized().node(c.root);
     const Shape& y = root.results[0].shape;
     if (root.op == &kMatMulOp || root.op == &kDotGeneralOp) {
       const bool narrow = y.rank() > 0 && y[y.rank() - 1].value() <= kFewColumns;
@@ -274,9 +280,37 @@ class Grouper {
          fmt::format("{} with {}: fused, saves {} bytes", name(c.root), names(members), c.saved));
   }
 
+  // Null if the device refuses the call, or if it could run at the bounds only: single calls follow
+  // the extents.
   const KernelEntry* entry_of(const UnitCall& call, std::string* reasons) const {
-    return select_entry(kernels_, *call.op, call.attrs, call.operand_types, call.result_types,
-                        legalize_, reasons);
+    const KernelEntry* entry = select_entry(kernels_, *call.op, call.attrs, call.operand_types,
+                                            call.result_types, legalize_, reasons);
+    if (!entry) return nullptr;
+    for (const auto& [symbol, bound] : legalize_.bounds) {
+      if (bound < 2 || takes_fewer(call, *entry, symbol)) continue;
+      *reasons +=
+          fmt::format("{}{}: it takes dense memory only, which less than the bound of {} is not",
+                      reasons->empty() ? "" : "; ", entry->name, symbol);
+      return nullptr;
+    }
+    return entry;
+  }
+
+  // Whether the entry takes a smaller extent with the strides of the bound.
+  bool takes_fewer(const UnitCall& call, const KernelEntry& entry,
+                   const std::string& symbol) const {
+    SymbolBindings fewer = legalize_.bounds;
+    fewer[symbol] -= 1;
+    const auto desc = [&](const TensorType& t) {
+      TensorDesc d = TensorDesc::dense(substitute_symbols(t, legalize_.bounds));
+      d.dims = t.shape.substitute(fewer).static_dims();
+      return d;
+    };
+    for (size_t i = 0; i < call.operand_types.size(); ++i) {
+      if (!accepts(operand_form(entry, i), desc(call.operand_types[i]))) return false;
+    }
+    return std::all_of(call.result_types.begin(), call.result_types.end(),
+                       [&](const TensorType& t) { return accepts(entry.result_form, desc(t)); });
   }
 
   // --- What is left
@@ -425,6 +459,7 @@ class Grouper {
   }
 
   const Graph& graph_;
+  std::optional<Graph> at_bounds_;  // none without bounded sizes
   const KernelTable& kernels_;
   const GroupOptions& options_;
   const LegalizeOptions& legalize_;

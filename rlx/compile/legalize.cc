@@ -61,18 +61,8 @@ class Legalizer {
                         });
   }
 
-  // Sizes that have a bound only are judged at the bound.
   bool has_entry(const Node& n, std::span<const TensorType> types, std::string& reasons) const {
-    const SymbolBindings& bounds = options_.bounds;
-    if (bounds.empty()) {
-      return select_entry(kernels_, *n.op, n.attrs, types, n.results, options_, &reasons) !=
-             nullptr;
-    }
-    std::vector<TensorType> operands, results;
-    for (const TensorType& t : types) operands.push_back(substitute_symbols(t, bounds));
-    for (const TensorType& t : n.results) results.push_back(substitute_symbols(t, bounds));
-    return select_entry(kernels_, *n.op, substitute_symbols(n.attrs, bounds), operands, results,
-                        options_, &reasons) != nullptr;
+    return select_entry(kernels_, *n.op, n.attrs, types, n.results, options_, &reasons) != nullptr;
   }
 
   static std::string list_of(std::span<const TensorType> types) {
@@ -101,12 +91,11 @@ class Legalizer {
   std::vector<LegalizeNote>* notes_;
 };
 
-}  // namespace
-
-const KernelEntry* select_entry(const KernelTable& kernels, const OpDef& op, const Attrs& attrs,
-                                std::span<const TensorType> operands,
-                                std::span<const TensorType> results, const LegalizeOptions& options,
-                                std::string* reasons) {
+// Of a call with static shapes.
+const KernelEntry* first_entry(const KernelTable& kernels, const OpDef& op, const Attrs& attrs,
+                               std::span<const TensorType> operands,
+                               std::span<const TensorType> results, const LegalizeOptions& options,
+                               std::string* reasons) {
   const auto note = [&](std::string_view entry, std::string_view why) {
     if (reasons) *reasons += fmt::format("{}{}: {}", reasons->empty() ? "" : "; ", entry, why);
   };
@@ -133,6 +122,21 @@ const KernelEntry* select_entry(const KernelTable& kernels, const OpDef& op, con
     note(e.name, why);
   }
   return nullptr;
+}
+
+}  // namespace
+
+// Sizes that have a bound only are judged at the bound.
+const KernelEntry* select_entry(const KernelTable& kernels, const OpDef& op, const Attrs& attrs,
+                                std::span<const TensorType> operands,
+                                std::span<const TensorType> results, const LegalizeOptions& options,
+                                std::string* reasons) {
+  const SymbolBindings& bounds = options.bounds;
+  if (bounds.empty()) return first_entry(kernels, op, attrs, operands, results, options, reasons);
+  std::vector<TensorType> in, out;
+  for (const TensorType& t : operands) in.push_back(substitute_symbols(t, bounds));
+  for (const TensorType& t : results) out.push_back(substitute_symbols(t, bounds));
+  return first_entry(kernels, op, substitute_symbols(attrs, bounds), in, out, options, reasons);
 }
 
 Graph legalize(const Graph& graph, const KernelTable& kernels, const LegalizeOptions& options,

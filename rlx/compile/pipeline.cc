@@ -37,12 +37,10 @@ class Passes {
     options.bounds = options_.bounds;
     apply("legalize", legalize(graph_, kernels_, options, &notes));
     if (options_.optimize) simplify();
-    // What fusion saves is judged by sizes, which bounded ones do not have yet.
-    const bool sizes_known = options_.bounds.empty();
-    if (options_.optimize && options_.fuse && sizes_known && !options_.legalize.force_decompose) {
+    if (options_.optimize && options_.fuse && !options_.legalize.force_decompose) {
       apply("form_groups",
-            form_groups(graph_, kernels_, {options_.strict_rounding, options_.fuse_always},
-                        options_.legalize, &notes));
+            form_groups(graph_, kernels_, {options_.strict_rounding, options_.fuse_always}, options,
+                        &notes));
     }
     apply("drop_dead", drop_dead(graph_));
     return std::move(graph_);

@@ -145,7 +145,7 @@ class Prepare {
   // Same strides, fewer elements. Left out where no kernel takes that; a larger one does the work.
   void add_variant(DraftStep& step, const std::vector<DraftView>& operands,
                    std::vector<int64_t> up_to) {
-    SymbolBindings sizes;
+    SymbolBindings sizes = options_.bounds;
     for (size_t i = 0; i < up_to.size(); ++i) {
       sizes[draft_.plan.symbols[step.symbols[i]].name] = up_to[i];
     }

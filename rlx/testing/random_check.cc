@@ -173,6 +173,7 @@ std::string check_bounded_sizes(const RandomGraph& c, bool* supported) {
   try {
     CompileOptions options;
     options.strict_rounding = true;
+    options.fuse_always = true;
     options.guard_zones = true;
     options.bounds = {{std::string(kRandomSymbol), kRandomSymbolMost}};
     SessionOptions threads;
@@ -181,12 +182,19 @@ std::string check_bounded_sizes(const RandomGraph& c, bool* supported) {
     Session session(cpu_device(), threads);
     for (const auto& [name, value] : c.params) session.weights().set(name, value.copy());
     Executable bounded = session.compile(c.graph, options);
+    options.fuse = false;
+    Executable alone = session.compile(c.graph, options);
     for (const int64_t n : {kRandomSymbolMost, int64_t(4), int64_t(1), int64_t(0), int64_t(5)}) {
       const RandomGraph fixed = at_size(c, n);
       const Outcome wanted = run_twice(fixed, plain_options(), 1);
-      const std::string text =
-          difference(run_twice(fixed, session, bounded), wanted, c.graph,
+      const Outcome got = run_twice(fixed, session, bounded);
+      std::string text =
+          difference(got, wanted, c.graph,
                      c.sums_over_symbol ? difference_beyond_rounding : difference_of_bits);
+      if (text.empty()) {
+        text = difference(got, run_twice(fixed, session, alone), c.graph);
+        if (!text.empty()) text = "fused: " + text;
+      }
       *supported = true;
       if (!text.empty()) return fmt::format("bounded, {} = {}: {}", kRandomSymbol, n, text);
     }

@@ -18,9 +18,10 @@ struct RandomChecks {
 // graph with a symbol also with the same graph at fixed sizes, for several sizes.
 std::string check_random_graph(const RandomGraph& c, const RandomChecks& checks = {});
 
-// A graph with a symbol under a bound for it, against the same graph at fixed sizes. Sums over a
-// bounded axis have an order of their own: f64 is compared up to rounding then, other dtypes not at
-// all. `supported` tells whether the graph compiles under a bound, which some ops refuse.
+// A graph with a symbol under a bound for it, against the same graph at fixed sizes, and fused
+// against its calls one by one. Sums over a bounded axis have an order of their own: against fixed
+// sizes f64 is compared up to rounding then, other dtypes not at all. `supported` tells whether the
+// graph compiles under a bound, which some ops refuse.
 std::string check_bounded_sizes(const RandomGraph& c, bool* supported);
 
 // Equal types and bits, but for the payload of NaN; else where they differ.

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "rlx/backend/cpu/cpu.h"
+#include "rlx/ops/activation.h"
 #include "rlx/ops/attention.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/control.h"
@@ -71,8 +72,9 @@ void expect_equal(const Array& got, const Array& wanted, Compare compare) {
   }
 }
 
-// One plan at the bound against a plan for each size. Runs go from large extents to small ones, so
-// that old values lie beyond the extent; guard zones start with NaN everywhere.
+// One plan at the bound against a plan for each size, and against its calls one by one. Runs go
+// from large extents to small ones, so that old values lie beyond the extent; guard zones start
+// with NaN everywhere.
 void expect_same(const Build& build, const std::function<std::vector<Array>(int64_t)>& inputs,
                  Compare compare = Compare::kBits) {
   const Graph g = graph_of(build);
@@ -81,14 +83,19 @@ void expect_same(const Build& build, const std::function<std::vector<Array>(int6
       Session s = session(threads);
       CompileOptions options = up_to(37);
       options.guard_zones = guards;
+      options.fuse_always = guards;
       Executable bounded = s.compile(g, options);
       Executable exact = s.compile(g);
+      options.fuse = false;
+      Executable alone = s.compile(g, options);
       for (const int64_t n : {37, 36, 17, 16, 5, 2, 1, 0}) {
         const auto wanted = exact.run(inputs(n)), got = bounded.run(inputs(n));
+        const auto unfused = alone.run(inputs(n));
         ASSERT_EQ(wanted.size(), got.size());
         for (size_t i = 0; i < wanted.size(); ++i) {
           SCOPED_TRACE(fmt::format("n = {}, output {}", n, i));
           expect_equal(got[i], wanted[i], compare);
+          expect_equal(got[i], unfused[i], Compare::kBits);
         }
       }
       EXPECT_EQ(bounded.compiles(), 1);
@@ -155,6 +162,74 @@ TEST(Bounds, AttentionOfAWholePrompt) {
           return std::vector<Array>{steps({2, n, 2, 8}), steps({64, 4}), steps({64, 4})};
         });
   }
+}
+
+// --- Fusion
+
+// "group:matmul elementwise_region:stages": the kernels of all steps. Each is prepared at the bound
+// and at 1, 2, 4, 8, 16 and 32.
+std::string kernels_of(const Build& build) {
+  Session s = session(1);
+  CompileOptions options = up_to(37);
+  options.fuse_always = true;
+  const Executable e = s.compile(graph_of(build), options);
+  std::string list;
+  for (const PlanStep& step : e.plan().steps) {
+    list += (list.empty() ? "" : " ") + std::string(step.entry->name);
+    EXPECT_EQ(step.variants.size(), 6u) << step.entry->name;
+  }
+  return list;
+}
+
+TEST(Bounds, RowsAreFused) {
+  const Build network = [](Builder& b) {
+    const Value x = input(b, "x", kF32, {kN, 8});
+    const Value w = input(b, "w", kF32, {8, 16}), v = input(b, "v", kF32, {16, 8});
+    const Value c = input(b, "c", kF32, {16}), gamma = input(b, "gamma", kF32, {8});
+    const Value up = activation(b, ActivationKind::kGelu, add(b, matmul(b, x, w), c));
+    const Value y = add(b, matmul(b, up, v), x);
+    const Value normed = mul(b, rms_norm(b, y, gamma, {}), 0.5);
+    const Value p = softmax(b, add(b, mul(b, input(b, "z", kF32, {kN, 16}), 3), c));
+    const Value odd = tanh(b, mul(b, mul(b, x, x), gamma));
+    return std::vector<Value>{y, normed, p, odd, sum(b, exp(b, x), {1})};
+  };
+  EXPECT_EQ(
+      kernels_of(network),
+      "group:matmul group:matmul group:rows2 group:rows elementwise_region:stages group:rows");
+  expect_same(network, [](int64_t n) {
+    return std::vector<Array>{steps({n, 8}), steps({8, 16}), steps({16, 8}),
+                              steps({16}),   steps({8}),     steps({n, 16})};
+  });
+}
+
+// Tails are filled between calls: a fill stays a step of its own.
+TEST(Bounds, FusionKeepsFills) {
+  const Build build = [](Builder& b) {
+    const Value x = input(b, "x", kF32, {3, kN}), y = input(b, "y", kF32, {kN, 3});
+    const Value w = exp(b, mul(b, x, 0.5));
+    const Value means = mean(b, mul(b, y, y), {0});
+    return std::vector<Value>{softmax(b, w), add(b, matmul(b, w, y), means),
+                              sqrt(b, add(b, sum(b, mul(b, x, x), {1}), 1))};
+  };
+  const auto inputs = [](int64_t n) { return std::vector<Array>{steps({3, n}), steps({n, 3})}; };
+  expect_same(build, inputs, Compare::kRounded);
+}
+
+// What lies between the rows of a product would be written, or left out, piece by piece.
+TEST(Bounds, GapsAreNotFused) {
+  const Build build = [](Builder& b) {
+    const Value x = input(b, "x", kF32, {4, 8}), w = input(b, "w", kF32, {8, kN});
+    return std::vector<Value>{relu(b, mul(b, matmul(b, x, w), 2))};
+  };
+  EXPECT_EQ(kernels_of(build), "matmul:gemm elementwise_region:stages");
+  expect_same(build, [](int64_t n) { return std::vector<Array>{steps({4, 8}), steps({8, n})}; });
+  Session s = session(1);
+  CompileOptions options = up_to(37);
+  options.fuse_always = true;
+  const std::string report = s.compile(graph_of(build), options).report().to_string();
+  EXPECT_NE(report.find("it takes dense memory only, which less than the bound of n is not"),
+            std::string::npos)
+      << report;
 }
 
 // The product is prepared at other sizes than the fill of its right operand, which lacks m.

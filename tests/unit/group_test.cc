@@ -41,8 +41,12 @@ class AllRegions final : public KernelTable {
   }
 
  private:
+  static constexpr StrideForm kAnyForm[] = {StrideForm::kAny};
   static constexpr KernelEntry kEntries[] = {
-      {.name = "any", .fits = [](const KernelCall&) -> std::string_view { return ""; }}};
+      {.name = "any",
+       .fits = [](const KernelCall&) -> std::string_view { return ""; },
+       .operand_forms = kAnyForm,
+       .result_form = StrideForm::kAny}};
   const KernelList regions_{kEntries};
 };
 
@@ -76,11 +80,13 @@ struct Formed {
   Graph graph;
 };
 
-Formed form(const Graph& g, bool always = true) {
+Formed form(const Graph& g, bool always = true, const SymbolBindings& bounds = {}) {
   Formed f;
   std::vector<LegalizeNote> notes;
+  LegalizeOptions legalize;
+  legalize.bounds = bounds;
   f.graph = form_groups(drop_dead(canonicalize(g)), AllRegions(),
-                        {.strict_rounding = false, .always = always}, {}, &notes);
+                        {.strict_rounding = false, .always = always}, legalize, &notes);
   verify(f.graph, "form_groups");
   f.graph = drop_dead(f.graph);
   f.calls = calls_of(f.graph);
@@ -326,12 +332,59 @@ std::vector<Case> single_cases() {
   };
 }
 
-void check(const std::vector<Case>& cases) {
+// With sizes n and m up to 32.
+std::vector<Case> bounded_cases() {
+  const Dim n = Dim::symbol("n"), m2 = Dim::symbol("m");
+  return {
+      {"rows_of_a_product",
+       [=](Maker& m) {
+         const Value x = m.in("x", {n, 16}), w = m.in("w", {16, 32}), c = m.in("c", {32});
+         m.out(relu(m.b, linear(m, x, w, c)));
+       },
+       "Group(MatMul Binary Activation) -> 1", "fused, saves 8192 bytes"},
+      {"rows_of_a_norm",
+       [=](Maker& m) {
+         const Value x = m.in("x", {1, n, 16}), r = m.in("r", {1, n, 16});
+         const Value s = add(m.b, x, r);
+         m.out(layer_norm(m.b, s, m.in("gamma", {16}), m.in("beta", {16})));
+         m.out(s);
+       },
+       "Group(Binary LayerNorm) -> 2", "fused, saves 2048 bytes"},
+      {"chain",
+       [=](Maker& m) {
+         const Value x = m.in("x", {m2, 3, n}), y = m.in("y", {n});
+         m.out(tanh(m.b, mul(m.b, add(m.b, x, y), 2)));
+       },
+       "ElementwiseRegion(Binary Binary Activation) -> 1", ""},
+      // Equal at the bound only.
+      {"other_sizes",
+       [=](Maker& m) {
+         m.out(exp(m.b, m.in("x", {m2, 4})));
+         m.out(add(m.b, exp(m.b, m.in("y", {n, 4})), m.in("z", {n, 4})));
+       },
+       "Activation, ElementwiseRegion(Activation Binary) -> 1", ""},
+      {"columns_of_a_product",
+       [=](Maker& m) {
+         const Value x = m.in("x", {8, 16}), w = m.in("w", {16, n});
+         m.out(relu(m.b, matmul(m.b, x, w)));
+       },
+       "MatMul, Activation", "it takes dense memory only, which less than the bound of n is not"},
+      {"rows_in_a_batch",
+       [=](Maker& m) {
+         const Value x = m.in("x", {2, n, 16}), mask = m.in("mask", {16});
+         m.out(softmax(m.b, add(m.b, mul(m.b, x, 0.125), mask)));
+       },
+       "ElementwiseRegion(Binary Binary) -> 1, Softmax",
+       "not fused: it takes dense memory only, which less than the bound of n is not\n"},
+  };
+}
+
+void check(const std::vector<Case>& cases, const SymbolBindings& bounds = {}) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
     Maker m;
     c.make(m);
-    const Formed f = form(m.g);
+    const Formed f = form(m.g, true, bounds);
     EXPECT_EQ(f.calls, c.calls);
     EXPECT_NE(f.notes.find(c.note), std::string::npos) << f.notes;
   }
@@ -340,6 +393,20 @@ void check(const std::vector<Case>& cases) {
 TEST(Groups, FormWhereTheySaveBytes) { check(fused_cases()); }
 
 TEST(Groups, LeaveAloneWhatTheyWouldMakeWorse) { check(single_cases()); }
+
+TEST(Groups, FormWithBoundedSizes) { check(bounded_cases(), {{"n", 32}, {"m", 32}}); }
+
+// By what they are at the bound.
+TEST(Groups, JudgeBoundedSizesAtTheBound) {
+  const auto calls = [](int64_t bound) {
+    Maker m;
+    const Value x = m.in("x", {Dim::symbol("n"), 64}), w = m.in("w", {64, 512});
+    m.out(tanh(m.b, linear(m, x, w, m.in("c", {512}))));
+    return form(m.g, false, {{"n", bound}}).calls;
+  };
+  EXPECT_EQ(calls(1535), "MatMul, ElementwiseRegion(Binary Activation) -> 1");
+  EXPECT_EQ(calls(1536), "Group(MatMul Binary Activation) -> 1");
+}
 
 TEST(Groups, LeaveAloneWhatMeasuredNoGain) {
   const auto calls = [](int64_t rows, ActivationKind kind, DType t = DType::kF32) {
