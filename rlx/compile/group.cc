@@ -441,6 +441,9 @@ class Grouper {
       const uint32_t one[] = {u};
       std::vector<uint32_t> before;
       for (Value v : units_.operands(one)) before.push_back(units_.unit_of(v.node));
+      for (uint32_t m : units_.members(u)) {
+        for (uint32_t setter : units_.setters(m)) before.push_back(units_.unit_of(setter));
+      }
       std::sort(before.begin(), before.end());
       before.erase(std::unique(before.begin(), before.end()), before.end());
       for (uint32_t p : before) after[p].push_back(u);

@@ -1,6 +1,10 @@
 #include "rlx/compile/group_units.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
+
+#include "rlx/ir/bind_size.h"
 
 namespace rlx {
 namespace {
@@ -50,6 +54,27 @@ GroupUnits::GroupUnits(const Graph& graph)
   }
   for (const Output& o : graph.outputs()) kept_[o.value.node] = 1;
   for (const Update& u : graph.updates()) kept_[u.value.node] = 1;
+  find_setters();
+}
+
+void GroupUnits::find_setters() {
+  std::map<std::string, uint32_t> setters;
+  for (uint32_t id = 0; id < graph_.size(); ++id) {
+    const Node& n = graph_.node(id);
+    if (binds_size(n)) setters[n.attrs.as<BindSizeAttrs>().symbol] = id;
+  }
+  if (setters.empty()) return;
+  setters_.resize(graph_.size());
+  for (uint32_t id = 0; id < graph_.size(); ++id) {
+    std::vector<std::string> symbols;
+    collect_symbols(graph_.node(id), symbols);
+    for (const std::string& symbol : symbols) {
+      const auto it = setters.find(symbol);
+      if (it != setters.end() && it->second != id && !contains(setters_[id], it->second)) {
+        setters_[id].push_back(it->second);
+      }
+    }
+  }
 }
 
 std::vector<Value> GroupUnits::operands(std::span<const uint32_t> units) const {
@@ -88,6 +113,11 @@ uint32_t GroupUnits::closed_below(uint32_t node) const {
   }
 }
 
+void GroupUnits::push_needs(uint32_t node, std::vector<uint32_t>& stack) const {
+  for (Value v : graph_.node(node).operands) stack.push_back(v.node);
+  stack.insert(stack.end(), setters(node).begin(), setters(node).end());
+}
+
 // Whether a value on the stack, or one that it needs, is computed by the units.
 bool GroupUnits::reaches(std::vector<uint32_t> stack, std::span<const uint32_t> units) const {
   uint32_t first = ~uint32_t(0);
@@ -100,9 +130,7 @@ bool GroupUnits::reaches(std::vector<uint32_t> stack, std::span<const uint32_t> 
     if (u < first || seen_[u] == search_) continue;
     seen_[u] = search_;
     if (contains(units, u)) return true;
-    for (uint32_t m : members_[u]) {
-      for (Value v : graph_.node(m).operands) stack.push_back(v.node);
-    }
+    for (uint32_t m : members_[u]) push_needs(m, stack);
   }
   return false;
 }
@@ -110,6 +138,11 @@ bool GroupUnits::reaches(std::vector<uint32_t> stack, std::span<const uint32_t> 
 bool GroupUnits::is_convex(std::span<const uint32_t> units) const {
   std::vector<uint32_t> stack;
   for (Value v : operands(units)) stack.push_back(v.node);
+  for (uint32_t u : units) {
+    for (uint32_t m : members_[u]) {
+      stack.insert(stack.end(), setters(m).begin(), setters(m).end());
+    }
+  }
   return !reaches(std::move(stack), units);
 }
 

@@ -25,7 +25,8 @@ class SpanTree {
   std::vector<uint32_t> last_;  // a heap of maxima; 0: no span
 };
 
-// Units are numbered by their first node. A unit may be formed if no path leaves it and comes back.
+// Units are numbered by their first node. A unit may be formed if no path leaves it and comes back,
+// be it along operands or from a call that sets a size to those that mention it.
 class GroupUnits {
  public:
   explicit GroupUnits(const Graph& graph);
@@ -38,6 +39,10 @@ class GroupUnits {
   std::vector<Value> operands(std::span<const uint32_t> units) const;
   // The values of its members that others read, or outputs and updates.
   std::vector<Value> results(std::span<const uint32_t> units) const;
+  // The calls that set a size which the node mentions.
+  std::span<const uint32_t> setters(uint32_t node) const {
+    return setters_.empty() ? std::span<const uint32_t>() : setters_[node];
+  }
   // Nodes that read the value, and whether an output or update does.
   const std::vector<uint32_t>& readers(uint32_t node) const { return readers_[node]; }
   bool is_kept(uint32_t node) const { return kept_[node] != 0; }
@@ -55,6 +60,8 @@ class GroupUnits {
   void dissolve(uint32_t unit);
 
  private:
+  void find_setters();
+  void push_needs(uint32_t node, std::vector<uint32_t>& stack) const;
   bool reaches(std::vector<uint32_t> stack, std::span<const uint32_t> units) const;
   uint32_t closed_below(uint32_t node) const;
 
@@ -63,6 +70,7 @@ class GroupUnits {
   std::vector<std::vector<uint32_t>> members_;
   SpanTree spans_;  // of units with several members
   std::vector<std::vector<uint32_t>> readers_;
+  std::vector<std::vector<uint32_t>> setters_;  // empty if the graph sets no size
   std::vector<uint8_t> kept_;
   mutable std::vector<uint32_t> seen_;  // by unit: the search that came by last
   mutable uint32_t search_ = 0;

@@ -12,6 +12,7 @@
 #include "rlx/compile/group_units.h"
 #include "rlx/ir/verify.h"
 #include "rlx/ops/activation.h"
+#include "rlx/ops/bind_size.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/conv.h"
 #include "rlx/ops/dot_general.h"
@@ -395,6 +396,20 @@ TEST(Groups, FormWhereTheySaveBytes) { check(fused_cases()); }
 TEST(Groups, LeaveAloneWhatTheyWouldMakeWorse) { check(single_cases()); }
 
 TEST(Groups, FormWithBoundedSizes) { check(bounded_cases(), {{"n", 32}, {"m", 32}}); }
+
+// A call that mentions a size comes after the one that sets it, operand or not.
+TEST(Groups, KeepBehindTheSettingOfASize) {
+  Maker m;
+  const Value e = exp(m.b, m.in("z", {4, 4}));
+  bind_size(m.b, cast(m.b, sum(m.b, e, {0, 1}), DType::kI64), "n", 9);
+  const auto rows = [&](std::string_view name) {
+    return narrow(m.b, m.in(name, {9, 4}), 0, 0, Dim::symbol("n"));
+  };
+  const Value p = matmul(m.b, swap_last_axes(m.b, rows("x")), rows("y"));
+  m.out(add(m.b, p, e));  // not one region with e: the product between them has the size
+  const Formed f = form(m.g, true, {{"n", 9}});
+  EXPECT_EQ(f.calls, "Group(Activation Reduce Cast) -> 2, BindSize, Group(MatMul Binary) -> 1");
+}
 
 // By what they are at the bound.
 TEST(Groups, JudgeBoundedSizesAtTheBound) {
