@@ -310,6 +310,11 @@ class Finish {
       to.kernel.scratch_bytes = std::max(to.kernel.scratch_bytes, variant.kernel.scratch_bytes);
       to.variants.push_back(std::move(variant));
     }
+    if (from.live) {
+      for (const auto* shapes : {&from.live->operands, &from.live->results}) {
+        for (const Shape& shape : *shapes) to.live.push_back(live_axes(shape));
+      }
+    }
     std::vector<TensorType> operands, results;
     const auto type = [](const PlanView& v) {
       return TensorType{v.desc.dtype, Shape(std::span<const int64_t>(v.desc.dims))};
@@ -320,6 +325,17 @@ class Finish {
     to.flops = to.inserted ? 0 : cost.flops;
     to.bytes = cost.bytes;
     draft_.plan.steps.push_back(std::move(to));
+  }
+
+  std::optional<std::vector<LiveAxis>> live_axes(const Shape& shape) const {
+    std::vector<LiveAxis> axes;
+    for (int64_t a = 0; a < shape.rank(); ++a) {
+      if (shape[a].is_static()) continue;
+      const auto extent = find_extent(draft_.plan.symbols, shape[a]);
+      if (!extent) return std::nullopt;
+      axes.push_back({uint32_t(a), *extent});
+    }
+    return axes;
   }
 
   PlanView finish_view(const DraftView& v) {

@@ -114,10 +114,15 @@ int64_t view_bytes(const std::vector<PlanView>& views) {
 
 }  // namespace
 
-PlanExtent extent_of(std::span<const PlanSymbol> symbols, const Dim& size) {
+std::optional<PlanExtent> find_extent(std::span<const PlanSymbol> symbols, const Dim& size) {
   for (uint32_t s = 0; s < symbols.size(); ++s) {
-    if (const auto line = linear_in(size, symbols[s].name)) return {s, *line};
+    if (const auto line = linear_in(size, symbols[s].name)) return PlanExtent{s, *line};
   }
+  return std::nullopt;
+}
+
+PlanExtent extent_of(std::span<const PlanSymbol> symbols, const Dim& size) {
+  if (const auto extent = find_extent(symbols, size)) return *extent;
   fail(ErrorKind::kUnsupported,
        "the size {} cannot be bounded: it must be a multiple of one bounded size plus a number",
        size.to_string());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,13 @@ struct PlanExtent {
 };
 // Throws Error(kUnsupported) unless the size is a line in one of the symbols.
 PlanExtent extent_of(std::span<const PlanSymbol> symbols, const Dim& size);
+std::optional<PlanExtent> find_extent(std::span<const PlanSymbol> symbols, const Dim& size);
+
+// An axis of bounded size.
+struct LiveAxis {
+  uint32_t axis = 0;
+  PlanExtent extent;
+};
 
 // The same call at smaller sizes: taken where no extent is larger than `up_to`.
 struct PlanVariant {
@@ -100,6 +108,9 @@ struct PlanStep {
   uint32_t sets = PlanView::kNone;    // into Plan::symbols: gets the value of operand 0, an i64
   std::vector<uint32_t> symbols;      // into Plan::symbols: what the variants depend on
   std::vector<PlanVariant> variants;  // from small to large; the step itself is at the bounds
+  // Bounded axes of the operands, then of the results; empty if all sizes are known. Nothing of a
+  // tensor with a size that is no line in one symbol.
+  std::vector<std::optional<std::vector<LiveAxis>>> live;
   double flops = 0, bytes = 0;
   bool inserted = false;  // a Copy that the graph does not contain
 };
@@ -118,12 +129,6 @@ struct PlanBody {
   std::vector<Segment> segments;
 };
 
-// An axis of bounded size.
-struct LiveAxis {
-  uint32_t axis = 0;
-  PlanExtent extent;
-};
-
 struct PlanTensor {
   std::string name;
   DType dtype = DType::kF32;
@@ -134,7 +139,7 @@ struct PlanTensor {
 
 struct PlanParam : PlanTensor {
   bool is_mutable = false;
-  bool updated = false;  // the run writes it
+  bool updated = false;   // the run writes it
   bool packable = false;  // it changes so rarely that packed forms of it pay
 };
 

@@ -93,11 +93,26 @@ bool FiniteCheck::is_packed_form(const PlanView& view) const {
   return s.kind == StorageKind::kConstant && plan_.constants[s.index].dtype() != view.desc.dtype;
 }
 
+std::optional<TensorDesc> FiniteCheck::used_part(const PlanStep& step, size_t position) const {
+  const bool is_operand = position < step.operands.size();
+  const PlanView& v =
+      is_operand ? step.operands[position] : step.results[position - step.operands.size()];
+  if (step.live.empty()) return v.desc;
+  const auto& axes = step.live[position];
+  if (!axes) return std::nullopt;
+  TensorDesc desc = v.desc;
+  for (const LiveAxis& a : *axes) {
+    desc.dims[a.axis] = a.extent.line.at(extents_[a.extent.symbol]);
+  }
+  return desc;
+}
+
 void FiniteCheck::before(const PlanStep& step, void* const* operands) {
   operands_.clear();
   for (size_t i = 0; i < step.operands.size(); ++i) {
-    const PlanView& v = step.operands[i];
-    operands_.push_back(is_packed_form(v) ? FiniteCounts() : count_finite(v.desc, operands[i]));
+    const auto desc = used_part(step, i);
+    const bool examine = desc && !is_packed_form(step.operands[i]);
+    operands_.push_back(examine ? count_finite(*desc, operands[i]) : FiniteCounts());
   }
 }
 
@@ -106,17 +121,18 @@ void FiniteCheck::after(const PlanStep& step, void* const* results) const {
     return std::ranges::none_of(operands_, [&](const FiniteCounts& c) { return c.*what > 0; });
   };
   for (size_t i = 0; i < step.results.size(); ++i) {
-    const PlanView& v = step.results[i];
-    if (!v.used()) continue;
-    const FiniteCounts c = count_finite(v.desc, results[i]);
+    const auto desc = used_part(step, step.operands.size() + i);
+    if (!step.results[i].used() || !desc) continue;
+    const FiniteCounts c = count_finite(*desc, results[i]);
     const bool nan = c.nan > 0 && none_has(&FiniteCounts::nan);
     if (!nan && !(c.infinite > 0 && none_has(&FiniteCounts::infinite))) continue;
     std::string text = fmt::format("makes the first {}, at {} of result {} ({}); kernel {}",
                                    nan ? "NaN" : "infinity",
-                                   index_text(v.desc, nan ? c.first_nan : c.first_infinite), i,
-                                   describe(v.desc, c), step.entry->name);
+                                   index_text(*desc, nan ? c.first_nan : c.first_infinite), i,
+                                   describe(*desc, c), step.entry->name);
     for (size_t k = 0; k < operands_.size(); ++k) {
-      text += fmt::format("; operand {}: {}", k, describe(step.operands[k].desc, operands_[k]));
+      const TensorDesc operand = used_part(step, k).value_or(step.operands[k].desc);
+      text += fmt::format("; operand {}: {}", k, describe(operand, operands_[k]));
     }
     throw_error(ErrorKind::kUser, text);
   }

@@ -1,6 +1,8 @@
 // Finds the step that makes a NaN or an infinity out of operands that have none.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,7 +25,9 @@ FiniteCounts count_finite(const TensorDesc& desc, const void* first);
 // before.
 class FiniteCheck {
  public:
-  explicit FiniteCheck(const Plan& plan) : plan_(plan) {}
+  // `extents`: of the plan's symbols; read whenever a step is looked at.
+  FiniteCheck(const Plan& plan, std::span<const int64_t> extents)
+      : plan_(plan), extents_(extents) {}
   void before(const PlanStep& step, void* const* operands);
   // Throws Error(kUser) if a result holds a NaN and no operand does, or an infinity and no operand
   // does; the text says where, and what the operands held.
@@ -31,8 +35,12 @@ class FiniteCheck {
 
  private:
   bool is_packed_form(const PlanView& view) const;
+  // What this run uses of operand (or, from operands.size() on, result) `position`; nothing if
+  // that is not known.
+  std::optional<TensorDesc> used_part(const PlanStep& step, size_t position) const;
 
   const Plan& plan_;
+  std::span<const int64_t> extents_;
   std::vector<FiniteCounts> operands_;
 };
 

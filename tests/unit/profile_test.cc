@@ -230,6 +230,38 @@ TEST(CheckFinite, WhatComesInIsNotBlamed) {
             "none");
 }
 
+// What lies beyond an extent is NaN in memory, and nobody's fault.
+TEST(CheckFinite, LooksAtWhatARunUses) {
+  Graph g;
+  Builder b(g);
+  const Dim n = Dim::symbol("n");
+  const Value x = input(b, "x", kF32, {3, n});
+  b.set_label("logarithm");
+  const Value y = log(b, x);
+  b.set_label("after");
+  g.add_output("y", softmax(b, y));
+  g.add_output("z", sum(b, mul(b, y, y), {1}));
+  Session s = session(2);
+  CompileOptions options;
+  options.bounds = {{"n", 7}};
+  options.fuse = false;
+  options.guard_zones = true;
+  Executable e = s.compile(g, options);
+  RunOptions check;
+  check.check_finite = true;
+  for (const int64_t size : {7, 5, 0, 3}) {
+    const Array a = Array::full(kF32, {3, size}, 2);
+    EXPECT_TRUE(e.run({a}, check)[1].same_bits(e.run({a})[1]));
+  }
+  Array a = Array::full(kF32, {3, 5}, 2);
+  a.mutable_data<float>()[9] = -1;
+  const std::string text = error_of([&] { e.run({a}, check); });
+  EXPECT_NE(
+      text.find("Activation at logarithm: makes the first NaN, at [1, 4] of result 0 (f32[3, 5]"),
+      std::string::npos)
+      << text;
+}
+
 // log(c) for c = 3, 2, 1, 0 in place of the carry's copy.
 TEST(CheckFinite, TellsTheTripOfALoop) {
   Graph inner("body");

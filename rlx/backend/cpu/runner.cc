@@ -68,14 +68,7 @@ class CpuRunner final : public Runner {
     recorders_ = request.recorders;
     finite_.reset();
     if (request.check_finite) {
-      if (!plan_->symbols.empty()) {
-        rlx::fail(
-            ErrorKind::kUnsupported,
-            "'{}' has bounded sizes: what lies beyond an extent cannot be told from a NaN; bind "
-            "them to look for one",
-            plan_->name);
-      }
-      finite_.emplace(*plan_);
+      finite_.emplace(*plan_, extents_);
       threads = 1;
     }
     if (!plan_->guards.empty()) poison();
@@ -346,7 +339,7 @@ class CpuRunner final : public Runner {
         run_control(w, s);
       } else if (finite_) {
         finite_->before(plan_->steps[s], step.operands);
-        run_phases(w, step);
+        run_phases(w, sized(step));
         finite_->after(plan_->steps[s], step.results);
       } else {
         run_phases(w, sized(step));
