@@ -20,7 +20,7 @@ case $preset in
     scripts/conformance.sh "$bin/rlx-conformance" test
     ;;
   tsan)
-    filter='*Team*:*Thread*:*Executable*:*Session*:*AllocationCounter*:*Control*:*Bounds*:*Custom*'
+    filter='*Team*:*Thread*:*Executable*:*Session*:*AllocationCounter*:*Control*:*Bounds*:*BindSize*:*Custom*'
     filter+=':*Profile*:*Random*:*Plan.*:*Attention*:*CpuGemm*:*Regression*:*Groups*-RandomFusion*'
     count=$("$bin/rlx-tests" --gtest_list_tests --gtest_filter="$filter" | grep -c '^  ' || true)
     echo "tsan: $count tests"
