@@ -56,6 +56,16 @@ void cheap(Pointers in, Pointers out, int64_t n) {
     return hn::Sub(w, hn::Mul(v[0], half));
   });
 }
+void relu_of_sum(Pointers in, Pointers out, int64_t n) {
+  each<2>(in, out[0], n, [&](const V* v) { return ReluFn()(D(), hn::Add(v[0], v[1])); });
+}
+void sum_of_three(Pointers in, Pointers out, int64_t n) {
+  each<3>(in, out[0], n, [&](const V* v) { return hn::Add(hn::Add(v[0], v[1]), v[2]); });
+}
+void scaled_sum(Pointers in, Pointers out, int64_t n) {
+  const V a = hn::Set(D(), 0.875f), b = hn::Set(D(), 0.125f);
+  each<2>(in, out[0], n, [&](const V* v) { return hn::Add(hn::Mul(v[0], a), hn::Mul(v[1], b)); });
+}
 void exp_of_difference(Pointers in, Pointers out, int64_t n) {
   const V m = hn::Set(D(), in[1][0]), s = hn::Set(D(), in[2][0]);
   each<1>(in, out[0], n, [&](const V* v) { return hn::Mul(ExpFn()(D(), hn::Sub(v[0], m)), s); });
@@ -100,6 +110,9 @@ HWY_EXPORT(scale_shift);
 HWY_EXPORT(gelu_bias);
 HWY_EXPORT(silu_times);
 HWY_EXPORT(cheap);
+HWY_EXPORT(relu_of_sum);
+HWY_EXPORT(sum_of_three);
+HWY_EXPORT(scaled_sum);
 HWY_EXPORT(exp_of_difference);
 HWY_EXPORT(momentum);
 
@@ -157,6 +170,34 @@ std::vector<Chain> chains() {
        1,
        [](auto... a) {
          HWY_DYNAMIC_DISPATCH(cheap)
+         (a...);
+       }},
+      {"relu_sum",
+       [](Builder& b, const Values& x) -> Values {
+         return {activation(b, ActivationKind::kRelu, add(b, x[0], x[1]))};
+       },
+       {c, c},
+       1,
+       [](auto... a) {
+         HWY_DYNAMIC_DISPATCH(relu_of_sum)
+         (a...);
+       }},
+      {"sum_of_three",
+       [](Builder& b, const Values& x) -> Values { return {add(b, add(b, x[0], x[1]), x[2])}; },
+       {c, c, c},
+       1,
+       [](auto... a) {
+         HWY_DYNAMIC_DISPATCH(sum_of_three)
+         (a...);
+       }},
+      {"scaled_sum",
+       [](Builder& b, const Values& x) -> Values {
+         return {add(b, mul(b, x[0], 0.875), mul(b, x[1], 0.125))};
+       },
+       {c, c},
+       1,
+       [](auto... a) {
+         HWY_DYNAMIC_DISPATCH(scaled_sum)
          (a...);
        }},
       {"exp_row",
@@ -223,11 +264,11 @@ void region(benchmark::State& state, const Chain& chain, int64_t n) {
   state.counters["share"] = bench::median(loop) / bench::median(machine);
 }
 
-// 4K elements lie in L1, 64K in L2, 16M in memory; 16: what a call costs.
+// 2K elements lie in L1, 64K in L2, 16M in memory; 64: what a call costs.
 const int kRegistered = [] {
   for (const Chain& chain : chains()) {
     for (int64_t n :
-         {int64_t(64), int64_t(4096), int64_t(65536), int64_t(1) << 20, int64_t(1) << 24}) {
+         {int64_t(64), int64_t(2048), int64_t(65536), int64_t(1) << 20, int64_t(1) << 24}) {
       benchmark::RegisterBenchmark(
           ("region/" + std::string(chain.name) + "/" + std::to_string(n)).c_str(),
           [chain, n](benchmark::State& state) { region(state, chain, n); })

@@ -422,6 +422,104 @@ TEST(RegionProgram, FusedOperandsGiveTheBitsOfTheirNodes) {
   }
 }
 
+Value step_of(Builder& b, int kind, Value x, Value y, bool swap) {
+  if (swap) std::swap(x, y);
+  switch (kind) {
+    case 0:
+      return add(b, x, y);
+    case 1:
+      return sub(b, x, y);
+    case 2:
+      return mul(b, x, y);
+    case 3:
+      return div(b, x, y);
+    case 4:
+      return maximum(b, x, y);
+    case 5:
+      return fma(b, x, y, y);
+    case 6:
+      return activation(b, ActivationKind::kRelu, x);
+    default:
+      return mul(b, x, x);
+  }
+}
+
+// All chains of one or two cheap steps, most of which run as one loop, over operands in memory,
+// rows and numbers.
+TEST(RegionProgram, ShortChainsGiveTheBitsOfTheirNodes) {
+  for (DType t : {DType::kF32, DType::kF64}) {
+    for (int k = 0; k < 8 * 8 * 9; k += t == DType::kF32 ? 1 : 5) {
+      const int first = k / 72, second = k / 9 % 8, operands = k % 9;
+      const bool swap = k % 2 != 0;
+      const GraphRef body = body_of({t, t, t, t}, [&](Builder& b, const std::vector<Value>& x) {
+        const Value y = x[size_t(1 + operands / 3)], z = x[size_t(1 + operands % 3)];
+        const Value one = step_of(b, first, x[0], y, swap);
+        return std::vector<Value>{step_of(b, second, one, z, swap)};
+      });
+      check_body(body, false,
+                 fmt::format("{} then {} on {} of {}", first, second, operands, to_string(t)));
+      if (HasFatalFailure()) FAIL() << print(*body);
+    }
+  }
+}
+
+#if defined(__x86_64__)
+// x in memory, y in memory, a and b numbers.
+GraphRef sum_of_scaled(DType t) {
+  return body_of({t, t, t, t}, [](Builder& b, auto& x) {
+    return std::vector<Value>{add(b, mul(b, x[2], x[0]), mul(b, x[1], x[3]))};
+  });
+}
+
+TEST(RegionProgram, CommonChainsRunAsOneLoop) {
+  using cpu::region::Form;
+  using cpu::region::StageOp;
+  using cpu::region::StepKey;
+  const std::vector<std::string> here = targets();
+  if (std::find(here.begin(), here.end(), "avx2") == here.end()) GTEST_SKIP() << "needs AVX2";
+  const cpu::region::StageTable& table = cpu::region::kStagesAvx2;
+  const auto check = [&](const GraphRef& body, std::vector<StepKey> keys) {
+    RegionOptions options;
+    for (size_t i = 0; i < body->inputs().size(); ++i) {
+      options.inputs.push_back({i < 2 ? RegionForm::kColumns : RegionForm::kSingle,
+                                body->type(body->inputs()[i]).dtype});
+    }
+    const bool wide = cpu::region::computes_in_f64(*body);
+    const cpu::region::Code code = cpu::region::lower(*body, options, table, wide, false);
+    const auto find = wide ? table.find_loop_f64 : table.find_loop_f32;
+    const auto loop = find(keys.data(), keys.size());
+    ASSERT_NE(loop, nullptr) << print(*body);
+    ASSERT_EQ(code.stages.size(), keys.size()) << print(*body);
+    EXPECT_EQ(code.stages[0].run, loop) << print(*body);
+  };
+  const Form m = Form::kMemory, s = Form::kScalar;
+  for (DType t : {DType::kF32, DType::kF64}) {
+    check(sum_of_scaled(t), {{StageOp::kMul, s, m}, {StageOp::kAddMul, m, s}});
+    check(body_of({t, t, t, t},
+                  [](Builder& b, auto& x) {
+                    return std::vector<Value>{add(b, mul(b, x[2], x[0]), x[3])};
+                  }),
+          {{StageOp::kMulAdd, s, s}});
+    check(body_of({t, t},
+                  [](Builder& b, auto& x) {
+                    return std::vector<Value>{
+                        activation(b, ActivationKind::kRelu, add(b, x[0], x[1]))};
+                  }),
+          {{StageOp::kAdd, m, m}, {StageOp::kRelu, m, m}});
+    check(body_of({t, t, t},
+                  [](Builder& b, auto& x) {
+                    return std::vector<Value>{mul(b, sub(b, x[0], x[2]), x[1])};
+                  }),
+          {{StageOp::kSub, s, m}, {StageOp::kMul, m, m}});
+    check(body_of({t, t, t},
+                  [](Builder& b, auto& x) {
+                    return std::vector<Value>{sub(b, x[0], mul(b, x[1], x[2]))};
+                  }),
+          {{StageOp::kMulRSub, s, m}});
+  }
+}
+#endif
+
 TEST(RegionProgram, RefusesWhatHasNoPlace) {
   Graph g;
   Builder b(g);
@@ -449,6 +547,10 @@ void* run_on_small_stack(void* result) {
   const GraphRef body = body_of({DType::kF32}, [](Builder& b, auto& x) {
     Value v = x[0];
     for (int i = 0; i < 8; ++i) v = add(b, exp(b, neg(b, v)), x[0]);
+    for (ActivationKind k : {ActivationKind::kSigmoid, ActivationKind::kTanh, ActivationKind::kSilu,
+                             ActivationKind::kGelu, ActivationKind::kGeluApprox}) {
+      v = activation(b, k, v);
+    }
     return std::vector<Value>{v, less(b, v, x[0]), cast(b, v, DType::kI32)};
   });
   bool* ok = static_cast<bool*>(result);

@@ -7,6 +7,7 @@
 
 #include "rlx/backend/cpu/kernels/elementwise_rows.h"
 #include "rlx/backend/cpu/region/code.h"
+#include "rlx/backend/cpu/region/link.h"
 #include "rlx/backend/cpu/region/native.h"
 #include "rlx/backend/cpu/region/schedule.h"
 #include "rlx/base/error.h"
@@ -31,7 +32,8 @@ class Lowering {
       : body_(body),
         options_(options),
         wide_(wide),
-        find_(wide ? table.find_f64 : table.find_f32),
+        find_(wide ? StageFinder{table.find_f64, table.find_loop_f64}
+                   : StageFinder{table.find_f32, table.find_loop_f32}),
         lane_(wide ? 8 : 4),
         group_(wide ? table.group_f64 : table.group_f32),
         places_(body.size()),
@@ -164,7 +166,7 @@ class Lowering {
   void prefetch() {
     const bool any = std::any_of(order_.begin(), order_.end(), [&](uint32_t id) {
       const NativeOp op = native_of(id);
-      return op.body ||
+      return op.is_long ||
              (!op.rounds && op.unary == StageOp::kCount && op.forms[0] == StageOp::kCount);
     });
     if (!any) return;
@@ -183,20 +185,11 @@ class Lowering {
 
   void emit(StageOp op, uint16_t a = 0, uint16_t b = 0, uint16_t c = 0, Form fa = Form::kMemory,
             Form fb = Form::kMemory) {
-    Stage s;
-    s.run = find_(op, fa, fb);
-    if (!s.run) internal_error("the stage machine has no stage {}", int(op));
-    s.a = a;
-    s.b = b;
-    s.c = c;
-    code_.stages.push_back(s);
+    plan_.push_back({{op, fa, fb}, a, b, c});
     code_.nanoseconds += stage_nanoseconds(op) * lane_ / 4;
-    last_op_ = op;
-    last_form_ = fa;
   }
 
   Form form(uint32_t id) const { return places_[id].scalar ? Form::kScalar : Form::kMemory; }
-  uint16_t work() { return work_ == kNoSlot ? work_ = new_tile(lane_) : work_; }
 
   // The value as lanes in memory; leaves the registers alone.
   uint16_t lanes(uint32_t id) {
@@ -286,12 +279,13 @@ class Lowering {
   }
 
   void emit_rounding(DType t) {
-    emit(t == DType::kF16 ? StageOp::kRoundF16 : StageOp::kRoundBF16, work());
+    if (work_ == kNoSlot) work_ = new_tile(lane_);
+    emit(t == DType::kF16 ? StageOp::kRoundF16 : StageOp::kRoundBF16, work_);
   }
 
   void emit_unary(const NativeOp& op, uint32_t operand) {
     load(operand);
-    emit(op.unary, op.body ? work() : uint16_t(0));
+    emit(op.unary);
   }
 
   void emit_binary(const NativeOp& op, std::span<const uint32_t> o) {
@@ -310,24 +304,25 @@ class Lowering {
 
   // A product that nobody else wants and the sum or difference that takes it, as one stage.
   bool fuse_product(StageOp stage, uint16_t slot, Form f) {
-    if (last_op_ != StageOp::kMul || !product_is_free_) return false;
+    if (plan_.empty() || plan_.back().key.op != StageOp::kMul || !product_is_free_) return false;
     const StageOp fused = stage == StageOp::kAdd    ? StageOp::kMulAdd
                           : stage == StageOp::kSub  ? StageOp::kMulSub
                           : stage == StageOp::kRSub ? StageOp::kMulRSub
                                                     : StageOp::kCount;
     if (fused == StageOp::kCount) return false;
-    const uint16_t factor = code_.stages.back().a;
-    const Form factor_form = last_form_;
-    code_.stages.pop_back();
+    const PlannedStage product = plan_.back();
+    plan_.pop_back();
     code_.nanoseconds -= stage_nanoseconds(StageOp::kMul) * lane_ / 4;
-    emit(fused, factor, slot, 0, factor_form, f);
+    emit(fused, product.a, slot, 0, product.key.a, f);
     return true;
   }
 
   // A sum or difference with a folded product: its factors stand in the product's place.
   void emit_folded(const NativeOp& op, const Node& n, std::span<const uint32_t> o) {
     const bool first = schedule_.folded[schedule_.roots[n.operands[0].node]] != 0;
-    const uint32_t a = o[first ? 0 : 1], b = o[first ? 1 : 2], x = o[first ? 2 : 0];
+    uint32_t a = o[first ? 0 : 1], b = o[first ? 1 : 2];
+    const uint32_t x = o[first ? 2 : 0];
+    if (places_[a].scalar) std::swap(a, b);  // one order, so that loops know it
     const uint16_t slot_a = lanes(a), slot_b = lanes(b);
     load(x);
     const StageOp stage = op.forms[0] == StageOp::kAdd ? StageOp::kAddMul
@@ -514,13 +509,8 @@ class Lowering {
     for (size_t i = results_.size(); i-- > 0;) {
       if (leaf(results_[i].node) || (i == 0 && waits())) store_result(i);
     }
-    if (code_.stages.size() > 1 && last_op_ == StageOp::kStore) {
-      const uint16_t slot = code_.stages.back().a;
-      code_.stages.pop_back();
-      emit(StageOp::kStoreNext, slot);
-    } else {
-      emit(StageOp::kNext);
-    }
+    emit(StageOp::kNext);
+    code_.stages = link(plan_, find_);
   }
 
   bool waits() const {
@@ -531,7 +521,7 @@ class Lowering {
   const Graph& body_;
   const RegionOptions& options_;
   const bool wide_;
-  void (*(*find_)(StageOp, Form, Form))();
+  const StageFinder find_;
   const int64_t lane_, group_;
   std::vector<Place> places_;
   Schedule schedule_;
@@ -541,10 +531,9 @@ class Lowering {
   size_t position_ = 0;
   std::map<int64_t, std::vector<uint16_t>> free_tiles_;
   int64_t tile_bytes_ = 0;
-  uint32_t acc_ = kNone;  // whose lanes are in the registers
-  uint16_t work_ = kNoSlot;
-  StageOp last_op_ = StageOp::kCount;
-  Form last_form_ = Form::kMemory;
+  uint32_t acc_ = kNone;     // whose lanes are in the registers
+  uint16_t work_ = kNoSlot;  // for rounding to 16 bits
+  std::vector<PlannedStage> plan_;
   bool product_is_free_ = false;
   Code code_;
 };

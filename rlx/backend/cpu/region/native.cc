@@ -27,10 +27,10 @@ namespace {
 // Floats that registers hold.
 bool is_lane_float(DType t, bool wide) { return is_float(t) && is_native(t, wide); }
 
-NativeOp unary(StageOp op, bool body = false) {
+NativeOp unary(StageOp op, bool is_long = false) {
   NativeOp n;
   n.unary = op;
-  n.body = body;
+  n.is_long = is_long;
   return n;
 }
 
@@ -171,7 +171,7 @@ NativeOp native_op(const Node& n, std::span<const DType> operands, bool wide) {
   const bool relu_grad =
       n.op == &kReluBackwardOp || (n.op == &kActivationBackwardOp &&
                                    n.attrs.as<ActivationAttrs>().kind == ActivationKind::kRelu);
-  if (relu_grad) return binary(StageOp::kReluGrad, StageOp::kReluGradOf);
+  if (relu_grad) return binary(StageOp::kReluGradOn, StageOp::kReluGradOf);
   if (n.op == &kFmaOp) {
     return {StageOp::kCount, false, false, {StageOp::kFma, StageOp::kFma, StageOp::kFmaTo}};
   }

@@ -19,8 +19,8 @@ inline int64_t stored_size(DType t) { return size_of(t); }
 
 struct NativeOp {
   StageOp unary = StageOp::kCount;
-  bool body = false;    // works on memory of the machine
-  bool rounds = false;  // no more than the rounding to 16 bits that follows
+  bool is_long = false;  // some tens of instructions per vector
+  bool rounds = false;   // no more than the rounding to 16 bits that follows
   // By the operand that is in the registers; the others follow in order.
   StageOp forms[3] = {StageOp::kCount, StageOp::kCount, StageOp::kCount};
 };

@@ -121,7 +121,7 @@ void run_row(const CallInit& c, const std::byte* const* in, std::byte* out, int6
   std::memcpy(out, wide[3], size_t(group * c.out_size));
 }
 
-void run_call(const Context& ctx, uint16_t index, size_t at) {
+void run_call(const Context& ctx, uint32_t index, size_t at) {
   const CallInit& c = static_cast<const CallInit*>(ctx.calls)[index];
   const std::byte* in[3] = {};
   for (size_t i = 0; i < c.operands; ++i) {
@@ -242,14 +242,20 @@ class Runner {
 
   // The scalars of a row (of the first for kSingle).
   void fill_scalars(int64_t row, bool all) {
+    // Stages read one element, and that where it lies; only row functions want copies.
+    const bool in_place = part_->calls.empty();
     for (size_t k = 0; k < part_->slots.size(); ++k) {
       const SlotInit& s = part_->slots[k];
       if (s.kind != SlotKind::kScalar && s.kind != SlotKind::kScalarMask) continue;
       const bool per_row = code_.inputs[s.index].form == RegionForm::kRow;
       if (!per_row && !all) continue;
       const RegionRows& in = inputs_[s.index];
-      const std::byte* from = bytes(in.base) + (per_row ? row * in.row_stride : 0);
-      fill_scalar(s, from, slots_[k].base);
+      std::byte* from = bytes(in.base) + (per_row ? row * in.row_stride : 0);
+      if (in_place && s.kind == SlotKind::kScalar && !is_half(code_.inputs[s.index].stored)) {
+        slots_[k].base = from;
+      } else {
+        fill_scalar(s, from, slots_[k].base);
+      }
     }
   }
 
@@ -280,7 +286,7 @@ class Runner {
   int64_t pad_bytes() const { return aligned(code_.group * kLargestElement); }
 
   void enter(int64_t elements) {
-    context_.end = size_t(elements);
+    context_.end = size_t(elements) * (code_.wide ? sizeof(double) : sizeof(float));
     code_.wide ? code_.table->enter_f64(&context_) : code_.table->enter_f32(&context_);
   }
 

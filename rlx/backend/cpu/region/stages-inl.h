@@ -13,342 +13,23 @@
 #include "rlx/backend/cpu/kernels/convert-inl.h"
 #include "rlx/backend/cpu/region/stages.h"
 
-#if defined(__clang__)
-#define RLX_TAIL_CALL [[clang::musttail]] return
-#else
-#define RLX_TAIL_CALL return
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace rlx::cpu::HWY_NAMESPACE {
 namespace {
 
 using region::Context;
+using region::Ends;
 using region::Form;
 using region::Slot;
 using region::Stage;
 using region::StageOp;
+using region::StepKey;
+using Any = void (*)();
 
-#define RLX_GROUP(V) V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7
-#define RLX_EACH(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7)
+// Each needs those before it.
+#include "rlx/backend/cpu/region/stage_frames-inl.h"
 
-template <class T>
-using Tag = hn::ScalableTag<T>;
-template <class T>
-using Vec = hn::Vec<Tag<T>>;
-template <class T>
-using Run = void (*)(const Stage*, const Context*, size_t, Vec<T>, Vec<T>, Vec<T>, Vec<T>, Vec<T>,
-                     Vec<T>, Vec<T>, Vec<T>);
-
-#define RLX_STAGE_ARGS const Stage *ip, const Context *ctx, size_t at, RLX_GROUP(Vec<T>)
-#define RLX_GO(to) \
-  RLX_TAIL_CALL reinterpret_cast<Run<T>>((to)->run)((to), ctx, at, v0, v1, v2, v3, v4, v5, v6, v7)
-
-template <class T>
-HWY_INLINE T* Address(const Context* ctx, uint16_t slot, size_t at) {
-  const Slot& s = ctx->slots[slot];
-  return reinterpret_cast<T*>(s.base + ((at * sizeof(T)) & s.mask));
-}
-
-// An operand of a stage: vector k of the group.
-template <class T, Form kForm>
-struct Operand {
-  const T* from;
-  Vec<T> all;
-  HWY_INLINE Operand(const Context* ctx, uint16_t slot, size_t at)
-      : from(Address<T>(ctx, slot, at)),
-        all(kForm == Form::kScalar ? hn::Set(Tag<T>(), *from) : hn::Zero(Tag<T>())) {}
-  HWY_INLINE Vec<T> operator()(size_t k) const {
-    const Tag<T> d;
-    return kForm == Form::kScalar ? all : hn::LoadU(d, from + k * hn::Lanes(d));
-  }
-};
-
-// ---- Frames of stages: no operand, one, two ----
-
-template <class T, class F>
-void Stage0(RLX_STAGE_ARGS) {
-  const Tag<T> d;
-#define RLX_DO(k) v##k = F()(d, v##k);
-  RLX_EACH(RLX_DO)
-#undef RLX_DO
-  RLX_GO(ip + 1);
-}
-
-template <class T, class F, Form kA>
-void Stage1(RLX_STAGE_ARGS) {
-  const Tag<T> d;
-  const Operand<T, kA> a(ctx, ip->a, at);
-#define RLX_DO(k) v##k = F()(d, v##k, a(k));
-  RLX_EACH(RLX_DO)
-#undef RLX_DO
-  RLX_GO(ip + 1);
-}
-
-template <class T, class F, Form kA, Form kB>
-void Stage2(RLX_STAGE_ARGS) {
-  const Tag<T> d;
-  const Operand<T, kA> a(ctx, ip->a, at);
-  const Operand<T, kB> b(ctx, ip->b, at);
-#define RLX_DO(k) v##k = F()(d, v##k, a(k), b(k));
-  RLX_EACH(RLX_DO)
-#undef RLX_DO
-  RLX_GO(ip + 1);
-}
-
-// Larger functions, out of line and on memory: eight copies in a row would be long, and locals that
-// others can see would cost the tail call.
-template <class T, class F>
-HWY_NOINLINE void Body(T* group) {
-  const Tag<T> d;
-  for (size_t k = 0; k < 8 * hn::Lanes(d); k += hn::Lanes(d)) {
-    hn::StoreU(F()(d, hn::LoadU(d, group + k)), d, group + k);
-  }
-}
-
-template <class T>
-HWY_INLINE void StoreGroup(T* to, RLX_GROUP(Vec<T>)) {
-  const Tag<T> d;
-#define RLX_DO(k) hn::StoreU(v##k, d, to + k * hn::Lanes(d));
-  RLX_EACH(RLX_DO)
-#undef RLX_DO
-}
-
-// The machine's own memory for it is slot a.
-template <class T, class F>
-void StageBody(RLX_STAGE_ARGS) {
-  const Tag<T> d;
-  T* group = Address<T>(ctx, ip->a, at);
-  StoreGroup<T>(group, v0, v1, v2, v3, v4, v5, v6, v7);
-  Body<T, F>(group);
-#define RLX_DO(k) v##k = hn::LoadU(d, group + k * hn::Lanes(d));
-  RLX_EACH(RLX_DO)
-#undef RLX_DO
-  RLX_GO(ip + 1);
-}
-
-// ---- Loads and stores ----
-
-template <class T, Form kA>
-void Load(RLX_STAGE_ARGS) {
-  const Operand<T, kA> a(ctx, ip->a, at);
-#define RLX_DO(k) v##k = a(k);
-  RLX_EACH(RLX_DO)
-#undef RLX_DO
-  RLX_GO(ip + 1);
-}
-
-template <class T>
-void Store(RLX_STAGE_ARGS) {
-  StoreGroup<T>(Address<T>(ctx, ip->a, at), v0, v1, v2, v3, v4, v5, v6, v7);
-  RLX_GO(ip + 1);
-}
-
-template <class T>
-void Stream(RLX_STAGE_ARGS) {
-  const Tag<T> d;
-  T* to = Address<T>(ctx, ip->a, at);
-  if (HWY_LIKELY(reinterpret_cast<uintptr_t>(to) % (sizeof(T) * hn::Lanes(d)) == 0)) {
-#define RLX_DO(k) hn::Stream(v##k, d, to + k * hn::Lanes(d));
-    RLX_EACH(RLX_DO)
-#undef RLX_DO
-  } else {
-    StoreGroup<T>(to, v0, v1, v2, v3, v4, v5, v6, v7);
-  }
-  RLX_GO(ip + 1);
-}
-
-// While a long function computes, the processor does not see far enough ahead by itself.
-template <class T>
-void Prefetch(RLX_STAGE_ARGS) {
-  const size_t bytes = 8 * hn::Lanes(Tag<T>()) * sizeof(T);
-  const auto* from = reinterpret_cast<const std::byte*>(Address<T>(ctx, ip->a, at)) + 2 * bytes;
-  for (size_t k = 0; k < bytes; k += 64) hwy::Prefetch(from + k);
-  RLX_GO(ip + 1);
-}
-
-// Of elements that are converted on their way: Half is f16 or bf16.
-template <class T, class Half>
-void LoadHalf(RLX_STAGE_ARGS) {
-  const Tag<T> d;
-  const Half* from = Address<Half>(ctx, ip->a, at);
-#define RLX_DO(k) v##k = LoadF32(d, from + k * hn::Lanes(d));
-  RLX_EACH(RLX_DO)
-#undef RLX_DO
-  RLX_GO(ip + 1);
-}
-
-template <class T, class Half>
-void StoreHalf(RLX_STAGE_ARGS) {
-  const Tag<T> d;
-  Half* to = Address<Half>(ctx, ip->a, at);
-#define RLX_DO(k) StoreF32(v##k, d, to + k * hn::Lanes(d));
-  RLX_EACH(RLX_DO)
-#undef RLX_DO
-  RLX_GO(ip + 1);
-}
-
-template <class T, class Half>
-void WidenHalf(RLX_STAGE_ARGS) {
-  const Tag<T> d;
-  const Half* from = Address<Half>(ctx, ip->a, at);
-  T* to = Address<T>(ctx, ip->b, at);
-#define RLX_DO(k) hn::StoreU(LoadF32(d, from + k * hn::Lanes(d)), d, to + k * hn::Lanes(d));
-  RLX_EACH(RLX_DO)
-#undef RLX_DO
-  RLX_GO(ip + 1);
-}
-
-// Through the machine's memory, slot a: the same conversions as for results.
-template <class T, class Half>
-void RoundHalf(RLX_STAGE_ARGS) {
-  const Tag<T> d;
-  Half* half = Address<Half>(ctx, ip->a, at);
-#define RLX_DO(k)                             \
-  StoreF32(v##k, d, half + k * hn::Lanes(d)); \
-  v##k = LoadF32(d, half + k * hn::Lanes(d));
-  RLX_EACH(RLX_DO)
-#undef RLX_DO
-  RLX_GO(ip + 1);
-}
-
-template <class T>
-HWY_INLINE Vec<T> MaskOfBytes(const uint8_t* from) {
-  const Tag<T> d;
-  const hn::RebindToUnsigned<Tag<T>> du;
-  const hn::Rebind<uint8_t, Tag<T>> d8;
-#if HWY_TARGET == HWY_SCALAR
-  const auto wide = hn::Set(du, *from);
-#else
-  const hn::Rebind<uint32_t, Tag<T>> d32;
-  const auto words = hn::PromoteTo(d32, hn::LoadU(d8, from));
-  const auto wide = [&] {
-    if constexpr (sizeof(T) == 4) {
-      return words;
-    } else {
-      return hn::PromoteTo(du, words);
-    }
-  }();
-#endif
-  (void)d8;
-  return hn::BitCast(d, hn::VecFromMask(du, hn::Ne(wide, hn::Zero(du))));
-}
-
-template <class T>
-HWY_INLINE void BytesOfMask(Vec<T> v, uint8_t* to) {
-  const hn::RebindToUnsigned<Tag<T>> du;
-  const auto ones = hn::And(hn::BitCast(du, v), hn::Set(du, 1));
-#if HWY_TARGET == HWY_SCALAR
-  *to = uint8_t(hn::GetLane(ones));
-#else
-  const hn::Rebind<uint8_t, Tag<T>> d8;
-  if constexpr (sizeof(T) == 4) {
-    hn::StoreU(hn::U8FromU32(ones), d8, to);
-  } else {
-    hn::StoreU(hn::TruncateTo(d8, ones), d8, to);
-  }
-#endif
-}
-
-template <class T>
-void LoadBool(RLX_STAGE_ARGS) {
-  const uint8_t* from = Address<uint8_t>(ctx, ip->a, at);
-#define RLX_DO(k) v##k = MaskOfBytes<T>(from + k * hn::Lanes(Tag<T>()));
-  RLX_EACH(RLX_DO)
-#undef RLX_DO
-  RLX_GO(ip + 1);
-}
-
-template <class T>
-void StoreBool(RLX_STAGE_ARGS) {
-  uint8_t* to = Address<uint8_t>(ctx, ip->a, at);
-#define RLX_DO(k) BytesOfMask<T>(v##k, to + k * hn::Lanes(Tag<T>()));
-  RLX_EACH(RLX_DO)
-#undef RLX_DO
-  RLX_GO(ip + 1);
-}
-
-template <class T>
-void WidenBool(RLX_STAGE_ARGS) {
-  const Tag<T> d;
-  const uint8_t* from = Address<uint8_t>(ctx, ip->a, at);
-  T* to = Address<T>(ctx, ip->b, at);
-#define RLX_DO(k) hn::StoreU(MaskOfBytes<T>(from + k * hn::Lanes(d)), d, to + k * hn::Lanes(d));
-  RLX_EACH(RLX_DO)
-#undef RLX_DO
-  RLX_GO(ip + 1);
-}
-
-// ---- Functions of vectors ----
-
-template <class D>
-HWY_INLINE hn::Mask<D> ToMask(D d, hn::Vec<D> v) {
-  const hn::RebindToUnsigned<D> du;
-  return hn::RebindMask(d, hn::Ne(hn::BitCast(du, v), hn::Zero(du)));
-}
-
-#define RLX_FUNCTION1(Name, expression)                        \
-  struct Name {                                                \
-    template <class D, class V>                                \
-    HWY_INLINE V operator()([[maybe_unused]] D d, V x) const { \
-      return expression;                                       \
-    }                                                          \
-  };
-#define RLX_FUNCTION2(Name, expression)                             \
-  struct Name {                                                     \
-    template <class D, class V>                                     \
-    HWY_INLINE V operator()([[maybe_unused]] D d, V x, V a) const { \
-      return expression;                                            \
-    }                                                               \
-  };
-#define RLX_FUNCTION3(Name, expression)                                  \
-  struct Name {                                                          \
-    template <class D, class V>                                          \
-    HWY_INLINE V operator()([[maybe_unused]] D d, V x, V a, V b) const { \
-      return expression;                                                 \
-    }                                                                    \
-  };
-
-// As the kernel of Binary has it: NaN wins, -0 is below +0.
-template <class V, class M>
-HWY_INLINE V Choose(V x, V y, M x_wins, V tie) {
-  const V chosen = hn::IfThenElse(hn::Eq(x, y), tie, hn::IfThenElse(x_wins, x, y));
-  return hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::IsNaN(y)), hn::Add(x, y), chosen);
-}
-
-RLX_FUNCTION2(AddFn, hn::Add(x, a))
-RLX_FUNCTION2(SubFn, hn::Sub(x, a))
-RLX_FUNCTION2(RSubFn, hn::Sub(a, x))
-RLX_FUNCTION2(MulFn, hn::Mul(x, a))
-RLX_FUNCTION2(DivFn, hn::Div(x, a))
-RLX_FUNCTION2(RDivFn, hn::Div(a, x))
-RLX_FUNCTION2(MaxFn, Choose(x, a, hn::Gt(x, a), hn::And(x, a)))
-RLX_FUNCTION2(MinFn, Choose(x, a, hn::Lt(x, a), hn::Or(x, a)))
-RLX_FUNCTION2(EqFn, hn::VecFromMask(d, hn::Eq(x, a)))
-RLX_FUNCTION2(NeFn, hn::VecFromMask(d, hn::Not(hn::Eq(x, a))))
-RLX_FUNCTION2(LtFn, hn::VecFromMask(d, hn::Lt(x, a)))
-RLX_FUNCTION2(LeFn, hn::VecFromMask(d, hn::Le(x, a)))
-RLX_FUNCTION2(GtFn, hn::VecFromMask(d, hn::Gt(x, a)))
-RLX_FUNCTION2(GeFn, hn::VecFromMask(d, hn::Ge(x, a)))
-RLX_FUNCTION2(AndFn, hn::And(x, a))
-RLX_FUNCTION2(OrFn, hn::Or(x, a))
-RLX_FUNCTION2(XorFn, hn::Xor(x, a))
-RLX_FUNCTION2(ReluGradOnFn, hn::IfThenElse(hn::Le(x, hn::Zero(d)), hn::Zero(d), a))
-RLX_FUNCTION2(ReluGradOfFn, hn::IfThenElse(hn::Le(a, hn::Zero(d)), hn::Zero(d), x))
-RLX_FUNCTION3(MulAddFn, hn::Add(hn::Mul(x, a), b))
-RLX_FUNCTION3(MulSubFn, hn::Sub(hn::Mul(x, a), b))
-RLX_FUNCTION3(MulRSubFn, hn::Sub(b, hn::Mul(x, a)))
-RLX_FUNCTION3(AddMulFn, hn::Add(x, hn::Mul(a, b)))
-RLX_FUNCTION3(SubMulFn, hn::Sub(x, hn::Mul(a, b)))
-RLX_FUNCTION3(RSubMulFn, hn::Sub(hn::Mul(a, b), x))
-RLX_FUNCTION3(FmaFn, VectorMath<D>::fma(x, a, b))
-RLX_FUNCTION3(FmaToFn, VectorMath<D>::fma(a, b, x))
-RLX_FUNCTION3(SelectFn, hn::IfThenElse(ToMask(d, x), a, b))
-RLX_FUNCTION3(SelectYesFn, hn::IfThenElse(ToMask(d, a), x, b))
-RLX_FUNCTION3(SelectNoFn, hn::IfThenElse(ToMask(d, a), b, x))
-RLX_FUNCTION1(SquareFn, hn::Mul(x, x))
-RLX_FUNCTION1(MaskOneFn, hn::And(x, hn::Set(d, 1)))
-RLX_FUNCTION1(NonZeroFn, hn::VecFromMask(d, hn::Not(hn::Eq(x, hn::Zero(d)))))
+#include "rlx/backend/cpu/region/stage_functions-inl.h"
 
 // ---- Calls, and the end ----
 
@@ -364,9 +45,9 @@ template <class T, bool kTo>
 void Call(RLX_STAGE_ARGS) {
   const Tag<T> d;
   LeaveVectors();
-  ctx->call(*ctx, ip->c, at);
+  ctx->call(*ctx, ip->c, at / sizeof(T));
   if constexpr (kTo) {
-    const T* from = Address<T>(ctx, ip->b, at);
+    const T* from = Address<T>(slots, ip->b, at);
 #define RLX_DO(k) v##k = hn::LoadU(d, from + k * hn::Lanes(d));
     RLX_EACH(RLX_DO)
 #undef RLX_DO
@@ -381,52 +62,69 @@ void Call(RLX_STAGE_ARGS) {
 template <class T>
 void Next(RLX_STAGE_ARGS) {
   (void)ip;
-  at += 8 * hn::Lanes(Tag<T>());
-  if (at >= ctx->end) return;
-  RLX_GO(ctx->first);
+  RLX_GO_ON;
 }
 
 template <class T>
 void StoreNext(RLX_STAGE_ARGS) {
-  StoreGroup<T>(Address<T>(ctx, ip->a, at), v0, v1, v2, v3, v4, v5, v6, v7);
-  at += 8 * hn::Lanes(Tag<T>());
-  if (at >= ctx->end) return;
-  RLX_GO(ctx->first);
+  StoreGroup<T>(Address<T>(slots, ip->a, at), v0, v1, v2, v3, v4, v5, v6, v7);
+  RLX_GO_ON;
 }
 
 template <class T>
 void Enter(const Context* ctx) {
   const auto zero = hn::Zero(Tag<T>());
-  reinterpret_cast<Run<T>>(ctx->first->run)(ctx->first, ctx, 0, zero, zero, zero, zero, zero, zero,
-                                            zero, zero);
+  reinterpret_cast<Run<T>>(ctx->first->run)(ctx->first, ctx, ctx->slots, 0, zero, zero, zero, zero,
+                                            zero, zero, zero, zero);
   LeaveVectors();
   // Other threads look at the results after a barrier, which does not order such stores.
   if (ctx->streaming) hwy::FlushStream();
 }
 
-// ---- The table ----
-
-using Any = void (*)();
+// ---- The tables ----
 
 template <class T>
 Any Erase(Run<T> run) {
   return reinterpret_cast<Any>(run);
 }
 
-template <class T, class F>
-Any One(Form a) {
-  return a == Form::kMemory ? Erase<T>(Stage1<T, F, Form::kMemory>)
-                            : Erase<T>(Stage1<T, F, Form::kScalar>);
+#include "rlx/backend/cpu/region/stage_loops-inl.h"
+
+// Which ends a stage comes with: none, a store, or either.
+constexpr int kPlain = 0, kLast = kOneLane ? 0 : 1, kAnyEnd = kOneLane ? 0 : 2;
+
+template <class T, class S, int kSet>
+Any WithEnds(Ends ends) {
+  if (ends == Ends::kNone) return Erase<T>(RunStep<T, S, Ends::kNone>);
+  if constexpr (kSet >= 1) {
+    if (ends == Ends::kStore) return Erase<T>(RunStep<T, S, Ends::kStore>);
+  }
+  if constexpr (kSet >= 2) {
+    if (ends == Ends::kLoad) return Erase<T>(RunStep<T, S, Ends::kLoad>);
+  }
+  return nullptr;
 }
 
-template <class T, class F>
-Any Two(Form a, Form b) {
-  if (a == Form::kMemory) {
-    return b == Form::kMemory ? Erase<T>(Stage2<T, F, Form::kMemory, Form::kMemory>)
-                              : Erase<T>(Stage2<T, F, Form::kMemory, Form::kScalar>);
+template <class T, StageOp kOp, class F, int kSet>
+Any Zero(Ends ends) {
+  return WithEnds<T, Step<kOp, F>, kSet>(ends);
+}
+
+template <class T, StageOp kOp, class F, int kSet>
+Any One(Form a, Ends ends) {
+  return a == Form::kMemory ? WithEnds<T, Step<kOp, F, Form::kMemory>, kSet>(ends)
+                            : WithEnds<T, Step<kOp, F, Form::kScalar>, kSet>(ends);
+}
+
+template <class T, StageOp kOp, class F, int kSet>
+Any Two(Form a, Form b, Ends ends) {
+  constexpr Form kM = Form::kMemory, kS = Form::kScalar;
+  if (a == kM) {
+    return b == kM ? WithEnds<T, Step<kOp, F, kM, kM>, kSet>(ends)
+                   : WithEnds<T, Step<kOp, F, kM, kS>, kSet>(ends);
   }
-  return b == Form::kMemory ? Erase<T>(Stage2<T, F, Form::kScalar, Form::kMemory>)
-                            : Erase<T>(Stage2<T, F, Form::kScalar, Form::kScalar>);
+  return b == kM ? WithEnds<T, Step<kOp, F, kS, kM>, kSet>(ends)
+                 : WithEnds<T, Step<kOp, F, kS, kS>, kSet>(ends);
 }
 
 template <class T>
@@ -485,34 +183,30 @@ Any FindMemory(StageOp op, Form a) {
 }
 
 template <class T>
-Any FindUnary(StageOp op) {
+Any FindUnary(StageOp op, Ends ends) {
   switch (op) {
-#define RLX_CASE(K)   \
-  case StageOp::k##K: \
-    return Erase<T>(Stage0<T, K##Fn>);
-    RLX_CASE(Neg)
-    RLX_CASE(Abs)
-    RLX_CASE(Sqrt)
-    RLX_CASE(Rsqrt)
-    RLX_CASE(Recip)
-    RLX_CASE(Relu)
-    RLX_CASE(Floor)
-    RLX_CASE(Ceil)
-    RLX_CASE(Round)
-    RLX_CASE(Sign)
-    RLX_CASE(Square)
-    RLX_CASE(MaskOne)
-    RLX_CASE(NonZero)
-#undef RLX_CASE
-#define RLX_CASE(K)   \
-  case StageOp::k##K: \
-    return Erase<T>(StageBody<T, K##Fn>);
-    RLX_CASE(Exp)
-    RLX_CASE(Sigmoid)
-    RLX_CASE(Tanh)
-    RLX_CASE(Silu)
-    RLX_CASE(Gelu)
-    RLX_CASE(GeluApprox)
+#define RLX_CASE(K, kSet) \
+  case StageOp::k##K:     \
+    return Zero<T, StageOp::k##K, K##Fn, kSet>(ends);
+    RLX_CASE(Neg, kAnyEnd)
+    RLX_CASE(Abs, kAnyEnd)
+    RLX_CASE(Sqrt, kLast)
+    RLX_CASE(Rsqrt, kPlain)
+    RLX_CASE(Recip, kPlain)
+    RLX_CASE(Relu, kAnyEnd)
+    RLX_CASE(Floor, kPlain)
+    RLX_CASE(Ceil, kPlain)
+    RLX_CASE(Round, kPlain)
+    RLX_CASE(Sign, kPlain)
+    RLX_CASE(Square, kAnyEnd)
+    RLX_CASE(MaskOne, kLast)
+    RLX_CASE(NonZero, kPlain)
+    RLX_CASE(Exp, kPlain)
+    RLX_CASE(Sigmoid, kPlain)
+    RLX_CASE(Tanh, kPlain)
+    RLX_CASE(Silu, kPlain)
+    RLX_CASE(Gelu, kPlain)
+    RLX_CASE(GeluApprox, kPlain)
 #undef RLX_CASE
     default:
       return nullptr;
@@ -520,53 +214,65 @@ Any FindUnary(StageOp op) {
 }
 
 template <class T>
-Any Find(StageOp op, Form a, Form b) {
-  if (const Any run = FindMemory<T>(op, a)) return run;
-  if (const Any run = FindUnary<T>(op)) return run;
+Any FindBinary(StageOp op, Form a, Ends ends) {
   switch (op) {
-#define RLX_CASE(K)   \
-  case StageOp::k##K: \
-    return One<T, K##Fn>(a);
-    RLX_CASE(Add)
-    RLX_CASE(Sub)
-    RLX_CASE(RSub)
-    RLX_CASE(Mul)
-    RLX_CASE(Div)
-    RLX_CASE(RDiv)
-    RLX_CASE(Max)
-    RLX_CASE(Min)
-    RLX_CASE(Eq)
-    RLX_CASE(Ne)
-    RLX_CASE(Lt)
-    RLX_CASE(Le)
-    RLX_CASE(Gt)
-    RLX_CASE(Ge)
-    RLX_CASE(And)
-    RLX_CASE(Or)
-    RLX_CASE(Xor)
-#undef RLX_CASE
-    case StageOp::kReluGrad:
-      return One<T, ReluGradOnFn>(a);
-    case StageOp::kReluGradOf:
-      return One<T, ReluGradOfFn>(a);
-#define RLX_CASE(K)   \
-  case StageOp::k##K: \
-    return Two<T, K##Fn>(a, b);
-      RLX_CASE(MulAdd)
-      RLX_CASE(MulSub)
-      RLX_CASE(MulRSub)
-      RLX_CASE(AddMul)
-      RLX_CASE(SubMul)
-      RLX_CASE(RSubMul)
-      RLX_CASE(Fma)
-      RLX_CASE(FmaTo)
-      RLX_CASE(Select)
-      RLX_CASE(SelectYes)
-      RLX_CASE(SelectNo)
+#define RLX_CASE(K, kSet) \
+  case StageOp::k##K:     \
+    return One<T, StageOp::k##K, K##Fn, kSet>(a, ends);
+    RLX_CASE(Add, kAnyEnd)
+    RLX_CASE(Sub, kAnyEnd)
+    RLX_CASE(RSub, kAnyEnd)
+    RLX_CASE(Mul, kAnyEnd)
+    RLX_CASE(Div, kAnyEnd)
+    RLX_CASE(RDiv, kPlain)
+    RLX_CASE(Max, kAnyEnd)
+    RLX_CASE(Min, kAnyEnd)
+    RLX_CASE(Eq, kPlain)
+    RLX_CASE(Ne, kPlain)
+    RLX_CASE(Lt, kPlain)
+    RLX_CASE(Le, kPlain)
+    RLX_CASE(Gt, kPlain)
+    RLX_CASE(Ge, kPlain)
+    RLX_CASE(And, kPlain)
+    RLX_CASE(Or, kPlain)
+    RLX_CASE(Xor, kPlain)
+    RLX_CASE(ReluGradOn, kAnyEnd)
+    RLX_CASE(ReluGradOf, kAnyEnd)
 #undef RLX_CASE
     default:
       return nullptr;
   }
+}
+
+template <class T>
+Any FindTernary(StageOp op, Form a, Form b, Ends ends) {
+  switch (op) {
+#define RLX_CASE(K, kSet) \
+  case StageOp::k##K:     \
+    return Two<T, StageOp::k##K, K##Fn, kSet>(a, b, ends);
+    RLX_CASE(MulAdd, kAnyEnd)
+    RLX_CASE(MulSub, kAnyEnd)
+    RLX_CASE(MulRSub, kAnyEnd)
+    RLX_CASE(AddMul, kLast)
+    RLX_CASE(SubMul, kLast)
+    RLX_CASE(RSubMul, kLast)
+    RLX_CASE(Fma, kAnyEnd)
+    RLX_CASE(FmaTo, kLast)
+    RLX_CASE(Select, kPlain)
+    RLX_CASE(SelectYes, kPlain)
+    RLX_CASE(SelectNo, kPlain)
+#undef RLX_CASE
+    default:
+      return nullptr;
+  }
+}
+
+template <class T>
+Any Find(StageOp op, Form a, Form b, Ends ends) {
+  if (const Any run = FindMemory<T>(op, a)) return ends == Ends::kNone ? run : nullptr;
+  if (const Any run = FindUnary<T>(op, ends)) return run;
+  if (const Any run = FindBinary<T>(op, a, ends)) return run;
+  return FindTernary<T>(op, a, b, ends);
 }
 
 }  // namespace
@@ -582,6 +288,8 @@ constinit const StageTable RLX_STAGE_TABLE = {
     int64_t(8 * hwy::HWY_NAMESPACE::MaxLanes(hwy::HWY_NAMESPACE::ScalableTag<double>())),
     HWY_NAMESPACE::Find<float>,
     HWY_NAMESPACE::Find<double>,
+    HWY_NAMESPACE::FindLoop<float>,
+    HWY_NAMESPACE::FindLoop<double>,
     HWY_NAMESPACE::Enter<float>,
     HWY_NAMESPACE::Enter<double>,
 };

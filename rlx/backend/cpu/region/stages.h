@@ -12,6 +12,10 @@ namespace rlx::cpu::region {
 // How a stage reads an operand: a group from memory, or one number for all.
 enum class Form : uint8_t { kMemory, kScalar };
 
+// What a stage does besides: it loads acc from c first; it stores acc at d last, and goes on with
+// the next group.
+enum class Ends : uint8_t { kNone, kLoad, kStore };
+
 // acc is the group in registers; a and b are operands. Masks are groups of all-ones or zero lanes.
 enum class StageOp : uint8_t {
   kLoad,    // acc = a
@@ -66,7 +70,7 @@ enum class StageOp : uint8_t {
   kCeil,
   kRound,
   kSign,
-  kReluGrad,    // acc <= 0 ? 0 : a
+  kReluGradOn,  // acc <= 0 ? 0 : a
   kReluGradOf,  // a <= 0 ? 0 : acc
   kMaskOne,     // 1 where the mask is set, else 0
   kNonZero,     // the mask of acc != 0, NaN included
@@ -85,9 +89,15 @@ enum class StageOp : uint8_t {
   kCount,
 };
 
+// A step of a program that is one loop (see stage_loops-inl.h): load, steps, store.
+struct StepKey {
+  StageOp op = StageOp::kCount;
+  Form a = Form::kMemory, b = Form::kMemory;
+};
+
 struct Stage {
   void (*run)() = nullptr;
-  uint16_t a = 0, b = 0, c = 0, d = 0;  // slots; c: the call
+  uint32_t a = 0, b = 0, c = 0, d = 0;  // slots, in bytes from the first; c also: the call
 };
 
 // base + (bytes & mask): the mask is all ones for memory that moves along with the groups, 0 for
@@ -100,19 +110,22 @@ struct Slot {
 struct Context {
   const Slot* slots = nullptr;
   const Stage* first = nullptr;
-  size_t end = 0;  // elements: whole groups
-  void (*call)(const Context&, uint16_t call, size_t at) = nullptr;
+  size_t end = 0;                                                    // bytes of lanes: whole groups
+  void (*call)(const Context&, uint32_t call, size_t at) = nullptr;  // at: elements
   const void* calls = nullptr;
   size_t group = 0;        // elements of a group
   bool streaming = false;  // a kStream is among the stages
 };
 
-// The stages of one instruction set. `find` is null for what it does not have.
+// The stages of one instruction set. The finders return null for what it does not have.
 struct StageTable {
   const char* name = nullptr;
   int64_t group_f32 = 0, group_f64 = 0;  // elements of a group
-  void (*(*find_f32)(StageOp op, Form a, Form b))() = nullptr;
-  void (*(*find_f64)(StageOp op, Form a, Form b))() = nullptr;
+  void (*(*find_f32)(StageOp op, Form a, Form b, Ends ends))() = nullptr;
+  void (*(*find_f64)(StageOp op, Form a, Form b, Ends ends))() = nullptr;
+  // The whole program as its first stage; c and d of that are where acc comes from and goes to.
+  void (*(*find_loop_f32)(const StepKey* steps, size_t count))() = nullptr;
+  void (*(*find_loop_f64)(const StepKey* steps, size_t count))() = nullptr;
   void (*enter_f32)(const Context* context) = nullptr;
   void (*enter_f64)(const Context* context) = nullptr;
 };
