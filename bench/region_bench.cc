@@ -7,6 +7,7 @@
 #include "hwy/highway.h"
 
 #include "rlx/backend/cpu/kernels/activation_math-inl.h"
+#include "rlx/backend/cpu/kernels/convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rlx::cpu {
@@ -33,6 +34,30 @@ HWY_INLINE void each(Pointers in, float* out, int64_t n, F f) {
   }
 }
 
+// The same on bf16, computed in f32; the numbers stay f32.
+template <size_t kIn, class F>
+HWY_INLINE void each_bf16(Pointers in, float* to, int64_t n, F f) {
+  const D d;
+  const auto step = int64_t(hn::Lanes(d));
+  auto* out = reinterpret_cast<bf16*>(to);
+  for (int64_t k = 0; k < n; k += 4 * step) {
+#pragma GCC unroll 4
+    for (int64_t j = k; j < k + 4 * step; j += step) {
+      V v[kIn];
+#pragma GCC unroll 4
+      for (size_t i = 0; i < kIn; ++i) v[i] = LoadF32(d, reinterpret_cast<const bf16*>(in[i]) + j);
+      StoreF32(f(v), d, out + j);
+    }
+  }
+}
+
+void scale_shift_bf16(Pointers in, Pointers out, int64_t n) {
+  const V a = hn::Set(D(), 0.875f), b = hn::Set(D(), 0.125f);
+  each_bf16<1>(in, out[0], n, [&](const V* v) { return hn::Add(hn::Mul(v[0], a), b); });
+}
+void silu_times_bf16(Pointers in, Pointers out, int64_t n) {
+  each_bf16<2>(in, out[0], n, [&](const V* v) { return hn::Mul(SiluFn()(D(), v[0]), v[1]); });
+}
 void scale_shift(Pointers in, Pointers out, int64_t n) {
   const V a = hn::Set(D(), in[1][0]), b = hn::Set(D(), in[2][0]);
   each<1>(in, out[0], n, [&](const V* v) { return hn::Add(hn::Mul(v[0], a), b); });
@@ -106,6 +131,8 @@ HWY_AFTER_NAMESPACE();
 namespace rlx::cpu {
 namespace {
 
+HWY_EXPORT(scale_shift_bf16);
+HWY_EXPORT(silu_times_bf16);
 HWY_EXPORT(scale_shift);
 HWY_EXPORT(gelu_bias);
 HWY_EXPORT(silu_times);
@@ -125,6 +152,7 @@ struct Chain {
   std::vector<RegionForm> inputs;
   size_t results;
   Loop loop;
+  DType dtype = DType::kF32;
 };
 
 std::vector<Chain> chains() {
@@ -138,6 +166,26 @@ std::vector<Chain> chains() {
          HWY_DYNAMIC_DISPATCH(scale_shift)
          (a...);
        }},
+      {"scale_shift_bf16",
+       [](Builder& b, const Values& x) -> Values { return {add(b, mul(b, x[0], 0.875), 0.125)}; },
+       {c},
+       1,
+       [](auto... a) {
+         HWY_DYNAMIC_DISPATCH(scale_shift_bf16)
+         (a...);
+       },
+       DType::kBF16},
+      {"silu_times_bf16",
+       [](Builder& b, const Values& x) -> Values {
+         return {mul(b, activation(b, ActivationKind::kSilu, x[0]), x[1])};
+       },
+       {c, c},
+       1,
+       [](auto... a) {
+         HWY_DYNAMIC_DISPATCH(silu_times_bf16)
+         (a...);
+       },
+       DType::kBF16},
       {"gelu_bias",
        [](Builder& b, const Values& x) -> Values {
          return {activation(b, ActivationKind::kGelu, add(b, x[0], x[1]))};
@@ -230,8 +278,8 @@ void region(benchmark::State& state, const Chain& chain, int64_t n) {
   Values in;
   RegionOptions options;
   for (RegionForm form : chain.inputs) {
-    in.push_back(input(b, "in" + std::to_string(in.size()), DType::kF32, {}));
-    options.inputs.push_back({form, DType::kF32});
+    in.push_back(input(b, "in" + std::to_string(in.size()), chain.dtype, {}));
+    options.inputs.push_back({form, chain.dtype});
   }
   const Values out = chain.body(b, in);
   for (size_t i = 0; i < out.size(); ++i) g.add_output("out" + std::to_string(i), out[i]);
