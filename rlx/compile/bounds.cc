@@ -25,6 +25,7 @@ namespace rlx {
 
 RLX_USE_OP(Attention);
 RLX_USE_OP(AttentionBackwardAll);
+RLX_USE_OP(Concat);
 RLX_USE_OP(DimSize);
 RLX_USE_OP(DynamicSlice);
 RLX_USE_OP(GatherBackward);
@@ -53,13 +54,14 @@ class Masker {
     if (!touches_bounds(b, n, operands)) return std::nullopt;
     for (const TensorType& t : n.results) check_grows(t.shape, n.op->name);
     if (n.op == &kDimSizeOp) {
-      return std::vector{extent(b, b.shape(operands[0])[n.attrs.as<DimSizeAttrs>().axis])};
+      return std::vector{size_value(b, b.shape(operands[0])[n.attrs.as<DimSizeAttrs>().axis])};
     }
     if (n.op->has(kControl)) {
       return copy_with_bodies(b, n, operands,
                               [&](const Graph& body) { return Masker(bounds_).run(body); });
     }
     if (n.op == &kNarrowOp) return narrow_call(b, n, operands);
+    if (n.op == &kConcatOp) return concat_call(b, n, operands, depth);
     if (n.op == &kReshapeOp) check_reshape(n, b.type(operands[0]));
     if (n.op->has(kRandom)) check_random(n);
     check_checked_sizes(n);
@@ -132,13 +134,32 @@ class Masker {
     return by_element ? TailRule::kIgnored : TailRule::kRefused;
   }
 
+  // The size as a number. A run knows lines in one symbol; sums of them are computed.
+  Value size_value(Builder& b, const Dim& size) const {
+    const std::vector<std::string> symbols = bounded_symbols(size, bounds_);
+    SymbolBindings at;
+    for (const std::string& s : symbols) at[s] = 0;
+    if (symbols.size() < 2) return extent(b, size);
+    const int64_t base = size.evaluate(at);
+    Dim sum = base;
+    Value value = scalar(b, DType::kI64, double(base));
+    for (const std::string& s : symbols) {
+      at[s] = 1;
+      const Dim part = checked_sub(size.evaluate(at), base) * Dim::symbol(s);
+      at[s] = 0;
+      sum = sum + part;
+      value = add(b, value, extent(b, part));
+    }
+    return sum == size ? value : extent(b, size);
+  }
+
   Value fill(Builder& b, Value x, int64_t axis, TailRule rule) {
     if (rule == TailRule::kIgnored) return x;
     const FillValue value = rule == TailRule::kZero     ? FillValue::kZero
                             : rule == TailRule::kOne    ? FillValue::kOne
                             : rule == TailRule::kLowest ? FillValue::kLowest
                                                         : FillValue::kHighest;
-    return fill_tail(b, x, extent(b, b.shape(x)[axis]), axis, value);
+    return fill_tail(b, x, size_value(b, b.shape(x)[axis]), axis, value);
   }
 
   // An op without a rule may consist of ops that have one.
@@ -237,7 +258,8 @@ class Masker {
     DynamicSliceAttrs window;
     window.axes = {a.axis};
     window.sizes = {a.length};
-    return std::vector<Value>{dynamic_slice(b, operands[0], extent(b, a.start), std::move(window))};
+    return std::vector<Value>{
+        dynamic_slice(b, operands[0], size_value(b, a.start), std::move(window))};
   }
 
   // For all values of the symbols from 0 on.
@@ -248,6 +270,29 @@ class Masker {
       return line && line->base >= 0 && (line->slope >= 0 || line->at(bounds_.at(symbol)) >= 0);
     }
     return false;
+  }
+
+  // Parts behind one of bounded size are put where its extent ends, each over what lies beyond the
+  // one before.
+  std::optional<std::vector<Value>> concat_call(Builder& b, const Node& n,
+                                                std::span<const Value> operands, int depth) {
+    const int64_t axis = n.attrs.as<ConcatAttrs>().axis;
+    const auto moves = [&](Value v) { return is_bounded(b.shape(v)[axis]); };
+    const auto first = std::ranges::find_if(operands, moves);
+    if (first == operands.end() || is_packed(b.dtype(operands[0])))
+      return fill_operands(b, n, operands, depth);
+    const auto fixed = size_t(first - operands.begin()) + 1;  // parts that have a place
+    std::vector<Value> parts(operands.begin(), operands.end());
+    for (Value& v : std::span(parts).subspan(fixed)) v = zeros_like(b, v);
+    Value joined = concat(b, parts, axis);
+    Value place = scalar(b, DType::kI64, 0);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (i >= fixed) {
+        joined = dynamic_update_slice(b, joined, operands[i], place, {.axes = {axis}});
+      }
+      place = add(b, place, size_value(b, b.shape(operands[i])[axis]));
+    }
+    return std::vector{joined};
   }
 
   // Sequences of bounded size get their extent as length.
@@ -265,7 +310,7 @@ class Masker {
       keep(position);
       if (has || !is_bounded(size)) return;
       has = true;
-      all.push_back(extent(b, size));
+      all.push_back(size_value(b, size));
     };
     keep(at.mask);
     keep(at.bias);
@@ -290,7 +335,7 @@ class Masker {
     Value x = cast(b, operands[0], wide);
     Value count = scalar(b, DType::kI64, 1);
     for (int64_t axis : a.axes) {
-      count = mul(b, count, extent(b, b.shape(x)[axis]));
+      count = mul(b, count, size_value(b, b.shape(x)[axis]));
       if (is_bounded(b.shape(x)[axis])) x = fill(b, x, axis, TailRule::kZero);
     }
     return {cast(b, div(b, sum(b, x, a.axes, a.keep_dims), cast(b, count, wide)), dtype)};

@@ -294,6 +294,48 @@ TEST(Bounds, AScanRunsForTheExtent) {
       });
 }
 
+// Parts behind one of bounded size move with its extent.
+TEST(Bounds, PartsStandSideBySide) {
+  expect_same(
+      [](Builder& b) {
+        const Value x = input(b, "x", kF32, {2, kN, 3}), y = input(b, "y", kF32, {2, 2, 3});
+        const Value r = relu(b, x), both = concat(b, std::vector{r, y, r, y}, 1);
+        const Value rows = reshape(b, narrow(b, x, 2, 0, 1), {2, kN});
+        return std::vector<Value>{both,
+                                  concat(b, std::vector{y, x}, 1),
+                                  concat(b, std::vector{x, x}, 2),
+                                  softmax(b, concat(b, std::vector{rows, rows}, 1)),
+                                  sum(b, both, {1}),
+                                  narrow(b, both, 1, kN, 2)};
+      },
+      [](int64_t n) {
+        return std::vector<Array>{steps({2, n, 3}), steps({2, 2, 3})};
+      },
+      Compare::kRounded);
+}
+
+TEST(Bounds, PartsOfTwoSizes) {
+  const Dim m = Dim::symbol("m");
+  const Graph g = graph_of([&](Builder& b) {
+    const Value x = input(b, "x", kF32, {kN, 2}), y = input(b, "y", kF32, {m, 2});
+    const Value both = concat(b, std::vector{relu(b, y), x, y}, 0);
+    return std::vector<Value>{sum(b, both, {0}), mean(b, relu(b, both), {0})};
+  });
+  Session s = session(2);
+  CompileOptions options = up_to(9);
+  options.bounds["m"] = 17;
+  Executable bounded = s.compile(g, options), exact = s.compile(g);
+  for (const int64_t n : {9, 0, 3}) {
+    for (const int64_t rows : {17, 5, 1, 0}) {
+      const std::vector<Array> in{steps({n, 2}), steps({rows, 2})};
+      const auto got = bounded.run(in), wanted = exact.run(in);
+      expect_equal(got[0], wanted[0], Compare::kRounded);
+      expect_equal(got[1], wanted[1], Compare::kRounded);
+    }
+  }
+  EXPECT_EQ(bounded.compiles(), 1);
+}
+
 TEST(Bounds, TheLastRowIsThatOfTheExtent) {
   const Graph g = graph_of([](Builder& b) {
     return std::vector<Value>{narrow(b, input(b, "x", kF32, {kN, 3}), 0, kN - 1, 1)};
@@ -332,10 +374,11 @@ TEST(Bounds, MistakesAreNamed) {
     return error_of([&] { s.compile(graph_of(build), up_to(8)); }, kind);
   };
   const std::string joined = refusal([](Builder& b) {
-    const std::vector<Value> parts{input(b, "x", kF32, {kN}), input(b, "y", kF32, {3})};
+    const std::vector<Value> parts{input(b, "x", DType::kQ8_0, {kN, 32}),
+                                   input(b, "y", DType::kQ8_0, {3, 32})};
     return std::vector<Value>{concat(b, parts, 0)};
   });
-  EXPECT_NE(joined.find("Concat: axis 0 of operand 0, f32[n], has a bounded size"),
+  EXPECT_NE(joined.find("Concat: axis 0 of operand 0, q8_0[n, 32], has a bounded size"),
             std::string::npos)
       << joined;
   EXPECT_NE(refusal([](Builder& b) {
