@@ -50,8 +50,8 @@ struct CompileOptions {
   bool guard_zones = false;
   // Called with the name of each pass and the graph that it made.
   std::function<void(std::string_view pass, const Graph& graph)> dump;
-  // The data of a param that may be packed, if it is known by now: an undefined array if not. Kernels pack only
-  // what is known. A Session fills it in.
+  // The data of a param that may be packed, if it is known by now: an undefined array if not.
+  // Kernels pack only what is known. A Session fills it in.
   std::function<Array(std::string_view name)> frozen_param;
 };
 
