@@ -149,6 +149,16 @@ class Updates {
   std::vector<std::vector<uint32_t>> readers_;  // of each param's old value
 };
 
+// As the graph has it.
+Shape live_shape(const Draft& draft, const PlanTensor& t) {
+  Shape shape{std::span<const int64_t>(t.dims)};
+  for (const LiveAxis& a : t.live) {
+    const LinearDim& line = a.extent.line;
+    shape[a.axis] = line.base + line.slope * Dim::symbol(draft.plan.symbols[a.extent.symbol].name);
+  }
+  return shape;
+}
+
 }  // namespace
 
 void bind_outputs(Draft& draft, const KernelTable& kernels, bool direct) {
@@ -166,7 +176,8 @@ void bind_outputs(Draft& draft, const KernelTable& kernels, bool direct) {
     const DraftView to = draft.whole(
         draft.add_buffer(StorageKind::kOutput, i, output.dtype, num_elements(output.dims)),
         output.dims);
-    draft.steps.push_back(make_copy(kernels, view, to, output.name));
+    const Shape live = live_shape(draft, output);
+    draft.steps.push_back(make_copy(kernels, view, to, output.name, live));
     view = to;
   }
 }

@@ -114,7 +114,7 @@ Attrs copy_attrs() { return Attrs(kCopyOp.fields, kCopyOp.fields->make(nullptr))
 }  // namespace
 
 DraftStep make_copy(const KernelTable& kernels, const DraftView& from, const DraftView& to,
-                    std::string label) {
+                    std::string label, const Shape& live) {
   DraftStep step;
   step.op = &kCopyOp;
   step.attrs = copy_attrs();
@@ -130,6 +130,9 @@ DraftStep make_copy(const KernelTable& kernels, const DraftView& from, const Dra
   step.operands = {from};
   step.results = {to};
   step.inserted = true;
+  if (!live.is_static()) {
+    step.live = std::make_shared<const LiveCall>(LiveCall{step.attrs, {live}, {live}});
+  }
   return step;
 }
 

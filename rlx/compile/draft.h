@@ -98,9 +98,10 @@ bool is_whole(const Draft& draft, const DraftView& view);
 // kernels that say so, and the carries of loops.
 bool may_overwrite(const DraftStep& step, size_t operand, size_t result);
 
-// A Copy step: the entry of the device's Copy list that fits. `why` names it in errors.
+// A Copy step: the entry of the device's Copy list that fits. `live` is the shape of both as the
+// graph has it: with bounded sizes, the copy follows the extents.
 DraftStep make_copy(const KernelTable& kernels, const DraftView& from, const DraftView& to,
-                    std::string label);
+                    std::string label, const Shape& live = {});
 // Whether the device's Copy takes and writes these strides.
 bool can_copy(const KernelTable& kernels, const TensorDesc& from, const TensorDesc& to);
 // Estimated nanoseconds of a Copy of this view into dense memory.

@@ -327,7 +327,8 @@ class Layout {
     const uint32_t buffer =
         draft_.add_buffer(StorageKind::kArena, 0, v.desc.dtype, v.desc.num_elements());
     v.copy = draft_.whole(buffer, v.desc.dims);
-    draft_.steps.push_back(make_copy(kernels_, v.view, v.copy, label));
+    const Shape live = live_ ? live_->type(id).shape : Shape();
+    draft_.steps.push_back(make_copy(kernels_, v.view, v.copy, label, live));
     return v.copy;
   }
 
@@ -409,7 +410,8 @@ class Slots {
         result->desc.strides = producers[i].strides;
         ++draft_.plan.counts.concat_slots;
       } else {
-        copies.push_back(make_copy(kernels_, part, slots[i], concat.label));
+        const Shape live = concat.live ? concat.live->operands[i] : Shape();
+        copies.push_back(make_copy(kernels_, part, slots[i], concat.label, live));
       }
     }
     return true;

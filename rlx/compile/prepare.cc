@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 
 #include "rlx/base/error.h"
 #include "rlx/compile/control.h"
@@ -109,26 +110,35 @@ class Prepare {
     for (std::vector<int64_t>& up_to : sizes) add_variant(step, operands, std::move(up_to));
   }
 
-  // A filled tail must reach as far as its readers read, whatever variants a run picks.
+  // A filled tail must reach as far as its readers read, whatever variants a run picks; so must
+  // copies of it.
   void trim_fills() {
     const BufferUses uses = uses_of(draft_);
-    for (DraftStep& fill : draft_.steps) {
-      if (fill.op != &kFillTailOp || fill.variants.empty()) continue;
-      for (uint32_t r : uses.readers[fill.results[0].buffer]) {
-        const DraftStep& reader = draft_.steps[r];
-        const auto has = [&](const DraftVariant& v) {
-          return std::ranges::find(reader.variants, v.up_to, &DraftVariant::up_to) !=
-                 reader.variants.end();
-        };
-        const bool same = fill.symbols == reader.symbols &&
-                          fill.variants.size() == reader.variants.size() &&
-                          std::ranges::all_of(fill.variants, has);
-        if (fill.symbols.size() == 1 && fill.symbols == reader.symbols) {
-          std::erase_if(fill.variants, [&](const DraftVariant& v) { return !has(v); });
-        } else if (!same) {
-          fill.variants.clear();
-        }
-      }
+    std::vector<uint8_t> filled(draft_.buffers.size(), 0);
+    std::vector<DraftStep*> fills;
+    for (DraftStep& step : draft_.steps) {
+      const bool copy = step.inserted && filled[step.operands[0].buffer];
+      if (step.op != &kFillTailOp && !copy) continue;
+      filled[step.results[0].buffer] = 1;
+      fills.push_back(&step);
+    }
+    for (DraftStep* fill : fills | std::views::reverse) {
+      for (uint32_t r : uses.readers[fill->results[0].buffer]) trim(*fill, draft_.steps[r]);
+    }
+  }
+
+  static void trim(DraftStep& fill, const DraftStep& reader) {
+    const auto has = [&](const DraftVariant& v) {
+      return std::ranges::find(reader.variants, v.up_to, &DraftVariant::up_to) !=
+             reader.variants.end();
+    };
+    const bool same = fill.symbols == reader.symbols &&
+                      fill.variants.size() == reader.variants.size() &&
+                      std::ranges::all_of(fill.variants, has);
+    if (fill.symbols.size() == 1 && fill.symbols == reader.symbols) {
+      std::erase_if(fill.variants, [&](const DraftVariant& v) { return !has(v); });
+    } else if (!same) {
+      fill.variants.clear();
     }
   }
 

@@ -8,12 +8,14 @@
 #include <limits>
 
 #include "rlx/backend/cpu/cpu.h"
+#include "rlx/compile/control.h"
 #include "rlx/ops/activation.h"
 #include "rlx/ops/attention.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/control.h"
 #include "rlx/ops/dim_size.h"
 #include "rlx/ops/dynamic_slice.h"
+#include "rlx/ops/extent.h"
 #include "rlx/ops/reduce.h"
 #include "rlx/ops/rms_norm.h"
 #include "rlx/ops/rope.h"
@@ -230,6 +232,33 @@ TEST(Bounds, GapsAreNotFused) {
   EXPECT_NE(report.find("it takes dense memory only, which less than the bound of n is not"),
             std::string::npos)
       << report;
+}
+
+// Copies that the plan inserts follow the extent as well: into rows, into a Concat, to an output.
+TEST(Bounds, CopiesFollowTheExtent) {
+  const Build build = [](Builder& b) {
+    const Value x = input(b, "x", kF32, {8, kN}), y = input(b, "y", kF32, {kN, 3});
+    const Value rows = transpose(b, x, {1, 0});
+    const std::vector<Value> parts{rows, exp(b, y)};
+    return std::vector<Value>{softmax(b, rows), concat(b, parts, 1), rows};
+  };
+  EXPECT_EQ(kernels_of(build),
+            "activation:float copy:strided softmax:row copy:strided copy:strided");
+  expect_same(build, [](int64_t n) { return std::vector<Array>{steps({8, n}), steps({n, 3})}; });
+}
+
+// What decompositions put behind a fill. The softmax takes dense rows, so it always reads all of
+// them.
+TEST(Bounds, FillsReachThroughCopies) {
+  const Graph g = graph_of([](Builder& b) {
+    const Value x = input(b, "x", kF32, {kN, 3});
+    const Value filled = fill_tail(b, x, extent(b, kN), 0, FillValue::kLowest);
+    return std::vector<Value>{softmax(b, transpose(b, filled, {1, 0}))};
+  });
+  const Plan plan = plan_legal_graph(g, cpu_device().kernels(), up_to(37));
+  ASSERT_EQ(plan.steps.size(), 3U);
+  EXPECT_EQ(plan.steps[1].op->name, "Copy");
+  for (const PlanStep& step : plan.steps) EXPECT_EQ(step.variants.size(), 0U) << step.op->name;
 }
 
 // The product is prepared at other sizes than the fill of its right operand, which lacks m.
