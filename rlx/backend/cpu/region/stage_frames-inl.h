@@ -44,8 +44,9 @@ HWY_INLINE const Slot& SlotAt(const Slot* slots, uint32_t offset) {
 // Elements of type E, as many as there are lanes of type T.
 template <class E, class T = E>
 HWY_INLINE E* Address(const Slot& s, size_t at) {
-  static_assert(sizeof(E) <= sizeof(T));
-  return reinterpret_cast<E*>(s.base + ((at / (sizeof(T) / sizeof(E))) & s.mask));
+  constexpr size_t kSize = sizeof(E), kLane = sizeof(T);
+  static_assert(kSize <= kLane);
+  return reinterpret_cast<E*>(s.base + ((at / (kLane / kSize)) & s.mask));
 }
 template <class E, class T = E>
 HWY_INLINE E* Address(const Slot* slots, uint32_t offset, size_t at) {
