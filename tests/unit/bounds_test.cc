@@ -267,14 +267,25 @@ TEST(Bounds, FillsReachAsFarAsTheirReaders) {
   Builder b(g);
   const Dim m = Dim::symbol("m");
   const Value x = input(b, "x", kF32, {m, kN}), y = input(b, "y", kF32, {kN, 3});
-  g.add_output("y0", matmul(b, x, y));
+  const Value product = matmul(b, x, y);
+  g.add_output("y0", product);
   const Value table = input(b, "table", kF32, {5, m}), i = input(b, "i", kI64, {kN});
   g.add_output("y1", gather(b, table, i));
+  g.add_output("y2", relu(b, add(b, product, 1)));
+  g.add_output("y3", tanh(b, mul(b, x, 0.5)));
   Session s = session(1);
   CompileOptions options;
   options.bounds = {{"m", 9}, {"n", 37}};
   options.guard_zones = true;
+  options.fuse_always = true;
   Executable bounded = s.compile(g, options), exact = s.compile(g);
+  for (const char* fused : {"group:matmul", "elementwise_region:stages"}) {
+    const auto& all = bounded.plan().steps;
+    const auto step =
+        std::ranges::find_if(all, [&](const PlanStep& p) { return p.entry->name == fused; });
+    ASSERT_NE(step, all.end()) << fused;
+    EXPECT_EQ(step->variants.size(), 11U) << fused;  // {1, 4, 9} by {1, 4, 16, 37}, less the bounds
+  }
   for (const int64_t n : {37, 20, 5, 1}) {
     for (const int64_t rows : {9, 2, 1}) {
       Array index = Array::zeros(kI64, {n});
@@ -284,6 +295,8 @@ TEST(Bounds, FillsReachAsFarAsTheirReaders) {
       SCOPED_TRACE(fmt::format("n = {}, m = {}", n, rows));
       expect_equal(got[0], wanted[0], Compare::kRounded);
       expect_equal(got[1], wanted[1], Compare::kBits);
+      expect_equal(got[2], wanted[2], Compare::kRounded);
+      expect_equal(got[3], wanted[3], Compare::kBits);
     }
   }
 }
