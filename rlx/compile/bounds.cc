@@ -317,7 +317,7 @@ class Masker {
     length(at.kv_len, a.has_kv_len, keys);
     length(at.q_len, a.has_q_len, queries);
     Node call = n;
-    call.attrs = Attrs::of(n.attrs.table(), std::move(a));
+    call.attrs = Attrs::of(n.attrs.table(), a);
     return fill_operands(b, call, all, 0);
   }
 

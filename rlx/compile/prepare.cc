@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 
 #include "rlx/base/error.h"
 #include "rlx/compile/control.h"
@@ -122,7 +121,8 @@ class Prepare {
       filled[step.results[0].buffer] = 1;
       fills.push_back(&step);
     }
-    for (DraftStep* fill : fills | std::views::reverse) {
+    std::reverse(fills.begin(), fills.end());
+    for (DraftStep* fill : fills) {
       for (uint32_t r : uses.readers[fill->results[0].buffer]) trim(*fill, draft_.steps[r]);
     }
   }

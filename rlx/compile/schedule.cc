@@ -319,6 +319,7 @@ uint32_t order_steps(Draft& draft) {
   if (peak_bytes(draft, uses, deep) < peak_bytes(draft, uses, order)) order = std::move(deep);
 
   std::vector<DraftStep> steps;
+  steps.reserve(order.size());
   for (uint32_t s : order) steps.push_back(std::move(draft.steps[s]));
   draft.steps = std::move(steps);
   draft.order.clear();

@@ -1,6 +1,6 @@
 #include "rlx/transform/leaves.h"
 
-#include <set>
+#include <unordered_set>
 
 #include "rlx/base/error.h"
 
@@ -9,7 +9,7 @@ namespace rlx {
 std::vector<Value> differentiable_leaves(const Graph& graph,
                                          const std::vector<std::string>& names) {
   std::vector<Value> values;
-  std::set<Value> seen;
+  std::unordered_set<Value> seen;
   for (const std::string& name : names) {
     const Value found = graph.find_leaf(name);
     if (!found.valid()) user_error("the graph has no input or param '{}'", name);
