@@ -1,5 +1,6 @@
 #include "rlx/base/error.h"
 #include "rlx/compile/bodies.h"
+#include "rlx/compile/bounds.h"
 #include "rlx/compile/control.h"
 #include "rlx/compile/custom_kernel.h"
 #include "rlx/compile/passes.h"
@@ -11,6 +12,7 @@
 namespace rlx {
 
 RLX_USE_OP(Custom);
+RLX_USE_OP(FillTail);
 
 namespace {
 
@@ -46,15 +48,20 @@ class Legalizer {
       refuse_custom(n, types, reasons);
     }
     if (cls != RowClass::kAlias) {
-      const bool decompose = options_.force_decompose && n.op->decompose;
+      // A FillTail reaches as far as its readers do in each run; calls in its place would not.
+      const bool fill = n.op == &kFillTailOp && !options_.bounds.empty();
+      const bool decompose = options_.force_decompose && n.op->decompose && !fill;
       if (!decompose && has_entry(n, types, reasons)) return std::nullopt;
+      if (fill) refuse(n, types, reasons);
       if (decompose) reasons = "decomposition is forced";
     }
     if (!n.op->decompose || depth >= kMaxDepth) refuse(n, types, reasons);
     if (notes_ && cls != RowClass::kAlias) {
       notes_->push_back({std::string(n.op->name), "decomposed: " + reasons});
     }
-    const Graph body = expand_to_graph(*n.op, n.attrs, types);
+    Graph body = expand_to_graph(*n.op, n.attrs, types);
+    // A call that needs no fills may consist of calls that do.
+    if (!options_.bounds.empty()) body = mask_bounded(body, options_.bounds);
     return inline_graph(b, body, operands,
                         [&](Builder& inner, const Node& m, std::span<const Value> values) {
                           return visit(inner, m, values, depth + 1);

@@ -336,6 +336,45 @@ TEST(Bounds, AScanRunsForTheExtent) {
       });
 }
 
+// What decompositions bring in is masked like the rest.
+TEST(Bounds, DecomposedCalls) {
+  const Dim m = Dim::symbol("m");
+  const Graph g = graph_of([&](Builder& b) {
+    const Value q = input(b, "q", kF32, {2, m, 2, 8}), k = input(b, "k", kF32, {2, kN, 2, 8});
+    const Value x = reshape(b, narrow(b, k, 0, 0, 1), {kN, 16});
+    std::vector<Value> y;
+    for (const AttentionMask mask : {AttentionMask::kNone, AttentionMask::kCausal}) {
+      AttentionAttrs attrs;
+      attrs.mask = mask;
+      y.push_back(attention(b, q, k, k, attrs));
+    }
+    y.push_back(softmax(b, x, 0));
+    y.push_back(rms_norm(b, x, {}, {}));
+    y.push_back(matmul(b, transpose(b, x, {1, 0}), relu(b, x)));
+    return y;
+  });
+  for (const bool fuse : {false, true}) {
+    Session s = session(2);
+    CompileOptions options = up_to(37), plain;
+    options.bounds["m"] = 9;
+    options.fuse = fuse;
+    options.guard_zones = true;
+    options.legalize.force_decompose = true;
+    Executable bounded = s.compile(g, options), exact = s.compile(g, plain);
+    for (const int64_t n : {37, 20, 5, 1}) {
+      for (const int64_t queries : {9, 3, 0}) {
+        if (queries > n) continue;
+        const std::vector<Array> in{steps({2, queries, 2, 8}), steps({2, n, 2, 8})};
+        const auto got = bounded.run(in), wanted = exact.run(in);
+        for (size_t i = 0; i < got.size(); ++i) {
+          SCOPED_TRACE(fmt::format("n {}, m {}, output {}", n, queries, i));
+          expect_equal(got[i], wanted[i], Compare::kRounded);
+        }
+      }
+    }
+  }
+}
+
 // Parts behind one of bounded size move with its extent.
 TEST(Bounds, PartsStandSideBySide) {
   expect_same(
