@@ -54,6 +54,7 @@ std::vector<Value> expand_batch(Builder& b, const Attrs& attrs, std::span<const 
     for (size_t r = 0; r < y.size(); ++r) parts[r].push_back(y[r]);
   }
   std::vector<Value> results;
+  results.reserve(parts.size());
   for (const auto& p : parts) results.push_back(p.size() == 1 ? p[0] : concat(b, p, 0));
   return results;
 }

@@ -13,6 +13,7 @@ Attrs attrs(DType t, bool strict = false, int inputs = 1) {
   auto g = std::make_shared<Graph>("body");
   Builder b(*g);
   std::vector<Value> in;
+  in.reserve(size_t(inputs));
   for (int i = 0; i < inputs; ++i) in.push_back(input(b, fmt::format("x{}", i), t, {}));
   const bool logic = t == DType::kBool;
   const Value x = in[0];

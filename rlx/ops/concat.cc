@@ -87,15 +87,15 @@ Value concat(Builder& b, std::span<const Value> parts, int64_t axis) {
 Value pad_axis(Builder& b, Value x, int64_t axis, Dim before, Dim after, double value) {
   axis = normalize_axis(axis, b.shape(x).rank());
   std::vector<Value> parts;
-  const auto add_pad = [&](const Dim& size) {
+  const auto add_pad = [&](Dim size) {
     if (size.is(0)) return;
     Shape shape = b.shape(x);
-    shape[axis] = size;
+    shape[axis] = std::move(size);
     parts.push_back(splat(b, b.dtype(x), std::move(shape), value));
   };
-  add_pad(before);
+  add_pad(std::move(before));
   parts.push_back(x);
-  add_pad(after);
+  add_pad(std::move(after));
   return concat(b, parts, axis);
 }
 

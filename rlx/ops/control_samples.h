@@ -32,6 +32,7 @@ inline TensorType type_of(const SampleOperand& o) {
 }
 inline std::vector<TensorType> types_of(const std::vector<SampleOperand>& operands) {
   std::vector<TensorType> types;
+  types.reserve(operands.size());
   for (const SampleOperand& o : operands) types.push_back(type_of(o));
   return types;
 }

@@ -122,6 +122,7 @@ std::vector<Value> batch_as_loop(Builder& b, const RuleCall& call, std::span<con
   body.add_input({DType::kI64, {}});
   const std::vector<Value> shared = body.add_inputs(types_of(b, captures));
   std::vector<Value> slices;
+  slices.reserve(xs.size());
   for (Value v : xs) slices.push_back(body.add_input(slice_of(b.type(v))));
   std::vector<Value> operands;
   size_t next_shared = 0, next_slice = 0;

@@ -23,8 +23,9 @@ Attrs call_attrs(const CustomDefinition& d, const std::vector<SampleOperand>& op
 
 Sample sample(std::string name, const CustomDefinition& d, std::vector<SampleOperand> operands,
               std::string attributes = {}) {
-  Sample s{std::move(name), call_attrs(d, operands, std::move(attributes)), operands};
-  for (const SampleOperand& o : operands) {
+  Attrs attrs = call_attrs(d, operands, std::move(attributes));
+  Sample s{std::move(name), std::move(attrs), std::move(operands)};
+  for (const SampleOperand& o : s.operands) {
     if (!is_differentiable(o.dtype)) s.grad = GradCheck::kNo;
   }
   return s;

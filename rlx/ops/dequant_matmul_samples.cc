@@ -31,7 +31,7 @@ std::vector<Sample> samples() {
     for (const auto a : {MatMulActivations::kExact, MatMulActivations::kInt8Block}) {
       const std::string p =
           std::string(to_string(q)) + (a == MatMulActivations::kExact ? "" : "_int8");
-      const auto add = [&](std::string name, DType t, Dims x, Dims w) {
+      const auto add = [&](const std::string& name, DType t, Dims x, Dims w) {
         list.push_back(make(p + "_" + name, t, q, std::move(x), std::move(w), a));
       };
       for (const DType t : {DType::kF16, DType::kBF16, DType::kF32}) {
