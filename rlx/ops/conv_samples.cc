@@ -222,7 +222,8 @@ std::vector<WrongCall> wrong_conv3d() {
 
 std::vector<WrongCall> wrong_input() {
   const auto with = [](Shape shape) {
-    return Attrs::of(kConv2dBackwardInputOp.fields, ConvBackwardAttrs{{2, 2}, {}, {}, 1, std::move(shape)});
+    return Attrs::of(kConv2dBackwardInputOp.fields,
+                     ConvBackwardAttrs{{2, 2}, {}, {}, 1, std::move(shape)});
   };
   const DType t = DType::kF32;
   const TensorType dy{t, {1, 6, 2, 2}}, w{t, {6, 4, 3, 3}};
@@ -243,7 +244,8 @@ std::vector<WrongCall> wrong_input() {
 
 std::vector<WrongCall> wrong_weight() {
   const auto with = [](Shape shape) {
-    return Attrs::of(kConv2dBackwardWeightOp.fields, ConvBackwardAttrs{{}, {}, {}, 1, std::move(shape)});
+    return Attrs::of(kConv2dBackwardWeightOp.fields,
+                     ConvBackwardAttrs{{}, {}, {}, 1, std::move(shape)});
   };
   const DType t = DType::kF32;
   const TensorType x{t, {2, 4, 5, 5}}, dy{t, {2, 6, 3, 3}};
