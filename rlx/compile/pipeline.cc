@@ -60,11 +60,13 @@ class Passes {
 
 std::shared_ptr<const Plan> compile(const Graph& static_graph, const KernelTable& kernels,
                                     const CompileOptions& options) {
+  std::vector<SizeCheck> size_checks = sizes_to_check(static_graph, options.bounds);
   std::vector<LegalizeNote> notes;
   const Graph graph = Passes(static_graph, kernels, options).run(notes);
 
   Plan plan = plan_legal_graph(graph, kernels, options);
   plan.notes = std::move(notes);
+  plan.size_checks = std::move(size_checks);
   const MemoryEstimate estimate = plan.estimate(options.threads);
   if (options.memory_limit >= 0 && estimate.total() > options.memory_limit) {
     fail(ErrorKind::kDevice, "the plan of '{}' needs more than the limit of {} bytes: {}",

@@ -13,6 +13,7 @@
 #include "rlx/compile/bounds.h"
 #include "rlx/compile/kernel.h"
 #include "rlx/compile/passes.h"
+#include "rlx/compile/size_checks.h"
 #include "rlx/ir/graph.h"
 
 namespace rlx {
@@ -179,7 +180,8 @@ struct Plan {
   std::vector<Storage> storages;
   std::vector<PlanSymbol> symbols;  // all bounded sizes, by name
   std::vector<PlanExtent> extents;  // those that steps read
-  std::vector<PlanStep> steps;      // the plan's own first, then those of bodies
+  std::vector<SizeCheck> size_checks;
+  std::vector<PlanStep> steps;  // the plan's own first, then those of bodies
   std::vector<Segment> segments;
   std::vector<PlanBody> bodies;
   // From this segment on the run writes params: it is no longer cancelled. segments.size() if none.

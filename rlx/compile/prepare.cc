@@ -172,6 +172,11 @@ class Prepare {
     };
     shrink(operands, step.live->operands, v.operands, operand_types);
     shrink(step.results, step.live->results, v.results, result_types);
+    const auto too_small = [](const DraftView& view) {
+      return std::ranges::any_of(view.desc.dims, [](int64_t size) { return size < 0; });
+    };
+    if (std::ranges::any_of(v.operands, too_small) || std::ranges::any_of(v.results, too_small))
+      return;
     const Attrs attrs = substitute_symbols(step.live->attrs, sizes);
     v.entry =
         select_entry(kernels_, *step.op, attrs, operand_types, result_types, options_.legalize);

@@ -161,9 +161,9 @@ struct Instance {
 
   // Whether a size is known only when the run has set it.
   bool has_late_size(const PlanTensor& t) const {
-    return std::ranges::any_of(
-        t.live, [&](const LiveAxis& a) { return plan().symbols[a.extent.symbol].set_by_step; });
+    return std::ranges::any_of(t.live, [&](const LiveAxis& a) { return is_late(a); });
   }
+  bool is_late(const LiveAxis& a) const { return plan().symbols[a.extent.symbol].set_by_step; }
 
   // The sizes of this run; valid until the next call. What a run sets itself is at the bound until
   // then.
@@ -313,7 +313,12 @@ struct Executable::State {
         bind_staging(instance, i);
         continue;
       }
-      if (!late) take_output(instance, t, outputs[i]);
+      if (late) {
+        check_late_output(instance, t, outputs[i]);
+      } else {
+        take_output(instance, t, outputs[i]);
+      }
+      outputs[i].mutable_raw();  // throws now, not after the run, if it is read-only
       const ByteRange range = range_of(outputs[i]);
       if (instance.param_bytes.overlaps(range)) {
         user_error("output '{}' of '{}' is given the memory of a param", t.name, plan.name);
@@ -347,15 +352,40 @@ struct Executable::State {
     const Dims& dims = instance.live_dims(t);
     if (!output.defined()) output = Array::uninitialized(t.dtype, dims);
     if (output.dtype() != t.dtype || output.shape() != dims) {
-      user_error("output '{}' of '{}': expected an array of type {}{}, got {}", t.name,
-                 instance.plan().name, to_string(t.dtype), dims_to_string(dims),
-                 output.type().to_string());
+      wrong_output(instance, t, fmt::format("{}{}", to_string(t.dtype), dims_to_string(dims)),
+                   output);
     }
+  }
+
+  // Before the run: whether there is a size that it can set for which the array is right.
+  static void check_late_output(Instance& instance, const PlanTensor& t, const Array& output) {
+    const Plan& plan = instance.plan();
+    Dims fitting = instance.live_dims(t);
+    TensorType type{t.dtype, Shape(std::span<const int64_t>(fitting))};
+    const bool same_rank = output.shape().size() == fitting.size();
+    for (const LiveAxis& a : t.live) {
+      if (!instance.is_late(a)) continue;
+      type.shape[a.axis] = size_of(plan, a.extent);
+      if (!same_rank) continue;
+      const int64_t size = output.shape()[a.axis];
+      const auto value = a.extent.line.solve(size);
+      if (value && *value <= plan.symbols[a.extent.symbol].bound) fitting[a.axis] = size;
+    }
+    if (output.dtype() != t.dtype || output.shape() != fitting) {
+      wrong_output(instance, t, type.to_string(), output);
+    }
+  }
+
+  [[noreturn]] static void wrong_output(const Instance& instance, const PlanTensor& t,
+                                        const std::string& wanted, const Array& output) {
+    user_error("output '{}' of '{}': expected an array of type {}, got {}", t.name,
+               instance.plan().name, wanted, output.type().to_string());
   }
 
   void run(std::span<const Array> inputs, std::span<Array> outputs, const RunOptions& options) {
     const Running guard(running, program->name());
     Instance& instance = select(inputs);
+    check_sizes(instance.plan(), instance.extents);
     bind_memory(instance);
     {
       const WeightLock lock(instance);
@@ -364,6 +394,15 @@ struct Executable::State {
       run_locked(instance, options);
     }
     std::ranges::copy(instance.runner->extents(), instance.extents.begin());
+    try {
+      finish_outputs(instance, outputs);
+    } catch (const Error& e) {
+      if (!instance.runner->wrote_params()) throw;
+      throw Error(e.kind(), e.message() + " (the run has written params: they hold new values)");
+    }
+  }
+
+  void finish_outputs(Instance& instance, std::span<Array> outputs) {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const PlanTensor& t = instance.plan().outputs[i];
       if (instance.has_late_size(t)) take_output(instance, t, outputs[i]);

@@ -147,6 +147,10 @@ bool solve_extents(const Plan& plan, std::span<const Array> inputs, std::span<in
   return true;
 }
 
+Dim size_of(const Plan& plan, const PlanExtent& extent) {
+  return extent.line.base + extent.line.slope * Dim::symbol(plan.symbols[extent.symbol].name);
+}
+
 void check_inputs(const Plan& plan, std::span<const Array> inputs) {
   std::vector<int64_t> extents(plan.symbols.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -156,8 +160,7 @@ void check_inputs(const Plan& plan, std::span<const Array> inputs) {
     SymbolBindings known;
     for (const LiveAxis& axis : expected.live) {
       const PlanSymbol& symbol = plan.symbols[axis.extent.symbol];
-      type.shape[axis.axis] =
-          axis.extent.line.base + axis.extent.line.slope * Dim::symbol(symbol.name);
+      type.shape[axis.axis] = size_of(plan, axis.extent);
       known[symbol.name + " up to"] = symbol.bound;
     }
     wrong_input(plan.name, expected.name, type, inputs[i], known);

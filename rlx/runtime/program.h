@@ -39,6 +39,9 @@ struct SessionCore {
 // given type.
 SymbolBindings bind_symbols(const Graph& graph, std::span<const Array> inputs);
 
+// The size in terms of its symbol.
+Dim size_of(const Plan& plan, const PlanExtent& extent);
+
 // Throws Error(kUser) unless the arrays are as the plan (a static graph's) declares.
 void check_inputs(const Plan& plan, std::span<const Array> inputs);
 // The extents of the plan's bounded symbols from the inputs' shapes (the bounds of those that steps

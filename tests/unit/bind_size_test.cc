@@ -146,6 +146,59 @@ TEST(BindSize, OutputsOfTheCaller) {
             "output 'y0' of 'selected': expected an array of type f32[4, 3], got f32[5, 3]");
 }
 
+// What is wrong at any size is refused before the run; only the size itself has to wait.
+TEST(BindSize, WrongOutputsAndParams) {
+  Graph g = first_rows(6);
+  Builder b(g);
+  g.add_update("runs", add(b, param(b, "runs", kF32, {}, true), 1.0));
+  Session s = session(1);
+  s.weights().set("runs", Array::scalar(0.0F));
+  Executable e = s.compile(g);
+  const std::vector<Array> in{numbers({6, 3}), Array::scalar(int64_t(4))};
+  const auto refusal = [&](Array array) {
+    std::vector<Array> out(3);
+    out[0] = std::move(array);
+    return error_of([&] { e.run_into(in, out); });
+  };
+  for (const Array& wrong : {Array::zeros(kF32, {7, 3}), Array::zeros(kF32, {4, 2}),
+                             Array::zeros(kI64, {4, 3}), Array::zeros(kF32, {4})}) {
+    EXPECT_EQ(refusal(wrong),
+              fmt::format("output 'y0' of 'selected': expected an array of type f32[n, 3], got {}",
+                          wrong.type().to_string()));
+  }
+  Array memory = Array::zeros(kF32, {4, 3});
+  EXPECT_EQ(refusal(Array::borrow(kF32, memory.mutable_raw(), {4, 3}, {}, nullptr, false)),
+            "the array of type f32[4, 3] is read-only");
+  EXPECT_EQ(s.weights().get("runs").at(0), 0);
+  EXPECT_EQ(
+      refusal(Array::zeros(kF32, {5, 3})),
+      "output 'y0' of 'selected': expected an array of type f32[4, 3], got f32[5, 3] (the run "
+      "has written params: they hold new values)");
+  EXPECT_EQ(s.weights().get("runs").at(0), 1);
+}
+
+TEST(BindSize, SizesBelowZero) {
+  const Graph g = graph_of([](Builder& b) {
+    const Dim m = Dim::symbol("m");
+    bind_size(b, input(b, "n", kI64, {}), "n", 6);
+    bind_size(b, input(b, "m", kI64, {}), "m", 6);
+    return std::vector<Value>{sum(b, iota(b, kI64, {kN + m - 3}, 0), {0})};
+  });
+  for (const int threads : {1, 2}) {
+    Session s = session(threads);
+    Executable e = s.compile(g);
+    const auto run = [&](int64_t n, int64_t m) {
+      return e.run({Array::scalar(n), Array::scalar(m)})[0].at(0);
+    };
+    EXPECT_EQ(run(1, 2), 0);
+    EXPECT_EQ(run(5, 6), 28);
+    EXPECT_EQ(run(0, 6), 3);
+    EXPECT_EQ(error_of([&] { run(1, 1); }),
+              "BindSize: the size -3 + m + n in 'selected' is -1, with m = 1, n = 1");
+    EXPECT_EQ(run(6, 0), 3);
+  }
+}
+
 TEST(BindSize, AConstantIsASizeToo) {
   const Graph g = graph_of([](Builder& b) {
     bind_size(b, scalar(b, kI64, 2), "n", 5);

@@ -16,6 +16,7 @@
 #include "rlx/ops/dim_size.h"
 #include "rlx/ops/dynamic_slice.h"
 #include "rlx/ops/extent.h"
+#include "rlx/ops/loops.h"
 #include "rlx/ops/reduce.h"
 #include "rlx/ops/rms_norm.h"
 #include "rlx/ops/rope.h"
@@ -429,6 +430,38 @@ TEST(Bounds, TheLastRowIsThatOfTheExtent) {
   }
   const std::string text = error_of([&] { e.run({steps({0, 3})}); });
   EXPECT_NE(text.find("-1"), std::string::npos) << text;
+}
+
+// n - 3 of two rows: refused as it is where n is known, and no variant is prepared for it.
+TEST(Bounds, SizesBelowZero) {
+  const Graph g = graph_of([](Builder& b) {
+    const Value x = input(b, "x", kF32, {kN}), zero = scalar(b, kF32, 0.0);
+    const Value i = iota(b, kF32, {kN - 3, 4}, 0);
+    const auto trips = scan(b, {zero}, {}, kN - 3, [](Body& step, Value, auto h, auto) {
+      return ScanStep{{add(step, h[0], 1.0)}, {}};
+    });
+    return std::vector<Value>{matmul(b, transpose(b, i, {1, 0}), i), sum(b, x, {0}), trips[0]};
+  });
+  for (const int threads : {1, 2}) {
+    Session s = session(threads);
+    Executable e = s.compile(g, up_to(37)), exact = s.compile(g);
+    for (const int64_t n : {2, 0}) {
+      EXPECT_EQ(error_of([&] { e.run({steps({n})}); }),
+                fmt::format("the size -3 + n in 'bounded' is {}, with n = {}", n - 3, n));
+      EXPECT_NE(error_of([&] { exact.run({steps({n})}); }).find("negative"), std::string::npos);
+    }
+    for (const int64_t n : {3, 4, 37}) {
+      const auto got = e.run({steps({n})}), wanted = exact.run({steps({n})});
+      for (size_t i = 0; i < 3; ++i) expect_equal(got[i], wanted[i], Compare::kRounded);
+    }
+  }
+  const Graph square = graph_of([](Builder& b) {
+    const Value i = iota(b, kF32, {kN * kN - 3}, 0), x = input(b, "x", kF32, {kN});
+    return std::vector<Value>{sum(b, i, {0}), x};
+  });
+  Session s = session(1);
+  EXPECT_EQ(error_of([&] { s.compile(square, up_to(8)); }, ErrorKind::kUnsupported),
+            "Iota: the size -3 + n*n may be negative, and is no sum of multiples of bounded sizes");
 }
 
 TEST(Bounds, SizesThatShrink) {

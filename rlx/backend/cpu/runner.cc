@@ -346,6 +346,7 @@ class CpuRunner final : public Runner {
       }
       if (step.plan->sets != PlanView::kNone) {
         set_extent(step.plan->sets, *static_cast<const int64_t*>(step.operands[0]));
+        check_sizes(*plan_, extents_);
       }
       check_guards();
     } catch (...) {
