@@ -17,6 +17,7 @@ std::vector<TensorType> infer(const InferContext& c) {
   expect_rank(c, 0, 0, "count");
   const auto& a = c.as<BindSizeAttrs>();
   if (a.symbol.empty()) user_error("the size that it sets has no name");
+  Dim::symbol(a.symbol);  // throws if it is no name
   if (a.bound.is_static() && a.bound.value() < 0) {
     user_error("the bound {} of the size '{}' is negative", a.bound.value(), a.symbol);
   }

@@ -30,6 +30,7 @@ std::vector<WrongCall> wrong_calls() {
       {"float", attrs("n", 3), {{DType::kF32, {}}}, "count is f32, expected one of: i64"},
       {"vector", attrs("n", 3), {{DType::kI64, {1}}}, "count"},
       {"no_name", attrs("", 3), {count}, "the size that it sets has no name"},
+      {"odd_name", attrs("a b", 3), {count}, "'a b' is not a name for a symbolic size"},
       {"negative", attrs("n", -1), {count}, "the bound -1 of the size 'n' is negative"},
       {"itself",
        attrs("n", Dim::symbol("n") + 1),
