@@ -155,7 +155,8 @@ std::vector<Sample> samples_backward() { return samples_max(kMaxPool2dBackwardOp
 
 std::vector<WrongCall> wrong_pool() {
   const auto with = [](Dims kernel, Dims stride, Dims padding) {
-    return Attrs::of(kPoolOp.fields, PoolAttrs{PoolKind::kMax, kernel, stride, padding, true});
+    return Attrs::of(kPoolOp.fields, PoolAttrs{PoolKind::kMax, std::move(kernel), std::move(stride),
+                                               std::move(padding), true});
   };
   const TensorType x{DType::kF32, {1, 2, 5, 5}};
   return {

@@ -71,6 +71,7 @@ std::vector<TensorType> infer(const InferContext& c) {
 template <class T, class From>
 Value row_of_numbers(Builder& b, const std::vector<From>& list) {
   std::vector<T> values;
+  values.reserve(list.size());
   for (const From v : list) values.push_back(T(v));
   Dims shape;
   if (values.size() != 1) shape = {int64_t(values.size())};

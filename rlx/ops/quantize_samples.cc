@@ -34,7 +34,8 @@ Sample quantize_sample(std::string name, DType from, QuantizeAttrs a, Dims shape
 std::vector<Sample> quantize_samples() {
   std::vector<Sample> list;
   const auto add = [&](std::string name, DType from, QuantizeAttrs a, Dims shape, Draw draw) {
-    list.push_back(quantize_sample(std::move(name), from, std::move(a), std::move(shape), draw));
+    list.push_back(
+        quantize_sample(std::move(name), from, std::move(a), std::move(shape), std::move(draw)));
   };
   for (const DType from : members(dtypes::kFloats)) {
     const std::string t = "_" + std::string(to_string(from));

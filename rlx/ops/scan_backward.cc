@@ -98,7 +98,7 @@ class ScanSweep {
     for (size_t i : diff_captures_) g.captures.push_back(zeros_like(b, operands[i]));
     const Steps all{a_.length, joined(xs), joined(cotangents.subspan(diff_carries_.size())), {}};
     const Dim segments = segment_count();
-    g = segments.is(0) ? whole(b, carries, captures, all, std::move(g))
+    g = segments.is(0) ? whole(b, carries, captures, all, g)
                        : by_segments(b, carries, captures, all, segments, std::move(g));
     return joined(g.carries, g.captures, g.xs);
   }
@@ -170,7 +170,7 @@ class ScanSweep {
 
   // The reverse sweep over steps whose carries were kept.
   Gradients backward(Builder& b, std::span<const Value> captures, std::span<const Value> kept,
-                     const Steps& steps, Gradients g) const {
+                     const Steps& steps, const Gradients& g) const {
     const std::vector<Value> state = joined(g.carries, g.captures);
     const std::vector<Value> stacks = with_index(steps, joined(kept, steps.xs, steps.d_ys));
     BodyWriter w("reverse");
@@ -203,9 +203,9 @@ class ScanSweep {
   }
 
   Gradients whole(Builder& b, std::span<const Value> carries, std::span<const Value> captures,
-                  const Steps& steps, Gradients g) const {
+                  const Steps& steps, const Gradients& g) const {
     const std::vector<Value> saved = forward(b, carries, captures, steps);
-    return backward(b, captures, std::span(saved).subspan(n_.carries), steps, std::move(g));
+    return backward(b, captures, std::span(saved).subspan(n_.carries), steps, g);
   }
 
   // Steps first, ..., first + length - 1 of all.
@@ -247,10 +247,10 @@ class ScanSweep {
     const auto starts = std::span(ends).subspan(n_.carries);
     Gradients tail;
     if (!left.is(0)) {
-      tail = whole(b, after, captures, rest, std::move(g));
+      tail = whole(b, after, captures, rest, g);
       g = {tail.carries, tail.captures, {}};
     }
-    g = sweep_segments(b, captures, starts, blocks, segments, std::move(g));
+    g = sweep_segments(b, captures, starts, blocks, segments, g);
     for (size_t i = 0; i < g.xs.size(); ++i) {
       g.xs[i] = join(b, g.xs[i]);
       if (left.is(0)) continue;
@@ -287,7 +287,7 @@ class ScanSweep {
 
   Gradients sweep_segments(Builder& b, std::span<const Value> captures,
                            std::span<const Value> starts, const Steps& blocks, const Dim& segments,
-                           Gradients g) const {
+                           const Gradients& g) const {
     const std::vector<Value> state = joined(g.carries, g.captures);
     const std::vector<Value> stacks =
         joined(starts, std::vector{blocks.index}, blocks.xs, blocks.d_ys);

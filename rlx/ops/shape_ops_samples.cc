@@ -29,10 +29,9 @@ SampleOperand operand(DType t, Dims shape) {
 }
 
 Sample sample(std::string name, const OpDef& op, auto attrs, DType t, Dims shape) {
-  return {.name = std::move(name),
-          .attrs = Attrs::of(op.fields, std::move(attrs)),
-          .operands = {operand(t, std::move(shape))},
-          .grad = is_differentiable(t) ? GradCheck::kYes : GradCheck::kNo};
+  Sample s{std::move(name), Attrs::of(op.fields, std::move(attrs)), {operand(t, std::move(shape))}};
+  s.grad = is_differentiable(t) ? GradCheck::kYes : GradCheck::kNo;
+  return s;
 }
 
 WrongCall wrong(std::string name, const OpDef& op, auto attrs, Dims shape, std::string error) {

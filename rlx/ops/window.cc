@@ -94,8 +94,8 @@ Value windows(Builder& b, Value x, const Window& w, double fill) {
 Value split_axis(Builder& b, Value x, int64_t axis, std::vector<Dim> sizes) {
   Shape shape = b.shape(x);
   shape.erase(axis);
-  for (const Dim& d : sizes) shape.insert(axis++, d);
-  return reshape(b, x, shape);
+  for (Dim& d : sizes) shape.insert(axis++, std::move(d));
+  return reshape(b, x, std::move(shape));
 }
 
 Value join_axes(Builder& b, Value x, int64_t axis, int64_t count) {

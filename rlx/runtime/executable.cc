@@ -155,7 +155,7 @@ struct Instance {
 
   const Plan& plan() const { return *cached->plan; }
 
-  void bind(uint32_t storage, void* base) {
+  void bind(uint32_t storage, void* base) const {
     if (storage != PlanView::kNone) runner->bind(storage, base);
   }
 

@@ -28,6 +28,7 @@ void WeightStore::set(std::string_view name, const Array& value) {
 
 void WeightStore::set(const std::map<std::string, Array>& values) {
   std::vector<std::pair<std::string, Weight>> made;
+  made.reserve(values.size());
   for (const auto& [name, value] : values) made.emplace_back(name, make(name, value));
   const std::unique_lock lock(mutex_);
   for (auto& [name, w] : made) weights_.insert_or_assign(std::move(name), std::move(w));

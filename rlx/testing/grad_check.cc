@@ -343,11 +343,13 @@ void compare_with_loop(std::string_view what, const Graph& g, const std::vector<
     }
     for (const std::string& n : names) {
       std::vector<Tensor> parts;
+      parts.reserve(lanes.size());
       for (const Bindings& lane : lanes) parts.push_back(lane.at(n));
       in[n] = stack(parts);
     }
     for (const auto& [name, value] : run_graph(batched, in)) {
       std::vector<Tensor> parts;
+      parts.reserve(loop.size());
       for (const Bindings& one : loop) parts.push_back(one.at(name));
       const std::string problem = compare_wide(value, stack(parts), 1e-11);
       ++result.checks;
@@ -410,12 +412,14 @@ CheckResult check_batching(const OpDef& op, const Sample& s) {
     Bindings in;
     for (const std::string& n : names) {
       std::vector<Tensor> parts;
+      parts.reserve(lanes.size());
       for (const Bindings& lane : lanes) parts.push_back(lane.at(n));
       in[n] = stack(parts);
     }
     const Bindings got = run_graph(batched, in);
     for (const std::string& n : wrt) {
       std::vector<Tensor> parts;
+      parts.reserve(lanes.size());
       for (const Bindings& lane : lanes) parts.push_back(run_graph(reverse, lane).at("d_" + n));
       const std::string problem = compare_wide(got.at("d_" + n), stack(parts), 1e-10);
       ++result.checks;

@@ -1,7 +1,7 @@
 #include "rlx/testing/kernel_check.h"
 
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <set>
 
@@ -43,7 +43,8 @@ std::string compare_bits(const Array& a, const Array& b) {
   if (is_packed(a.dtype())) return "bits of blocks differ";
   const Tensor x = reference::widen(a), y = reference::widen(b);
   const auto same = [](double u, double v) {
-    return (std::isnan(u) && std::isnan(v)) || std::memcmp(&u, &v, sizeof u) == 0;
+    return (std::isnan(u) && std::isnan(v)) ||
+           std::bit_cast<uint64_t>(u) == std::bit_cast<uint64_t>(v);
   };
   for (int64_t k = 0; k < x.size(); ++k) {
     const auto i = size_t(k);

@@ -53,6 +53,7 @@ Value GraphGenerator::make_if() {
     GraphGenerator inner(body, *this);
     inner.fill({}, {});
     std::vector<Value> results;
+    results.reserve(like.size());
     for (Value v : like) results.push_back(inner.fitting(b_.shape(v)));
     return results;
   };

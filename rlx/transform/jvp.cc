@@ -24,7 +24,7 @@ Graph jvp(const Graph& graph, const std::vector<std::string>& wrt) {
     }
   }
   for (size_t i = 0; i < leaves.size(); ++i) {
-    const TensorType type = graph.type(leaves[i]);
+    const TensorType& type = graph.type(leaves[i]);
     const Value t = input(b, fresh_input_name(out, "t_", wrt[i]), type.dtype, type.shape);
     bound[position.at(leaves[i])].tangent = t;
   }

@@ -17,6 +17,7 @@ Graph vmap(const Graph& graph, const Dim& size, const std::vector<std::string>& 
                graph.updates()[0].param);
   }
   std::vector<uint32_t> nodes;
+  nodes.reserve(batched.size());
   for (const std::string& name : batched) {
     nodes.push_back(graph.inputs()[graph.input_index(name)].node);
   }

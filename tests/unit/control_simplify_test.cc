@@ -25,7 +25,7 @@ using Values = std::vector<Value>;
 constexpr DType kF32 = DType::kF32;
 
 Graph simplified(const Graph& g) {
-  const Graph out = drop_dead(simplify_control(merge_common(g)));
+  Graph out = drop_dead(simplify_control(merge_common(g)));
   verify(out, "simplify_control");
   return out;
 }

@@ -154,7 +154,7 @@ TEST(Control, WhileRunsAsOftenAsTheDataSay) {
   for (const int64_t n : {0, 1, 10, 1000}) {
     const auto r = e.run({Array::scalar(n), Array::scalar<int64_t>(7)});
     EXPECT_EQ(r[0].at(0), 0);
-    EXPECT_EQ(r[1].at(0), double(7 + n * (n + 1) / 2));
+    EXPECT_EQ(r[1].at(0), 7 + double(n * (n + 1)) / 2);
   }
   EXPECT_EQ(e.compiles(), 1);
   const auto r =

@@ -93,8 +93,9 @@ TEST(Coverage, AnAliasIsAsNativeAsWhatItStandsFor) {
 }
 
 TEST(Coverage, CellsAreCountedUnderTheDTypeOfTheCall) {
-  const auto dtype = [](std::string_view op, std::vector<DType> operands, DType result) {
+  const auto dtype = [](std::string_view op, const std::vector<DType>& operands, DType result) {
     std::vector<TensorType> types;
+    types.reserve(operands.size());
     for (DType t : operands) types.push_back({t, {}});
     const TensorType r{result, {}};
     return cell_dtype(*find_op(op), types, {&r, 1});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -257,6 +258,7 @@ TEST_P(CpuGemm, ARowHasTheSameBitsInAnyProduct) {
   const Matrix<float> b = make_matrix<float>(Form::kRows, k, n, 1, 2);
   Guarded packed(GemmPlan::packed_b_bytes(GemmElement::kF32, n, k));
   GemmPlan::pack_b(GemmElement::kF32, b.values.data(), n, 1, n, k, packed.data());
+  const auto bits = [](float x) { return std::bit_cast<uint32_t>(x); };
   std::vector<float> first;
   for (const bool prepacked : {true, false}) {
     for (const int64_t m : {1, 2, 3, 12, 13, 30, 60}) {
@@ -270,7 +272,7 @@ TEST_P(CpuGemm, ARowHasTheSameBitsInAnyProduct) {
           args, 5);
       c.resize(n);
       if (first.empty()) first = c;
-      ASSERT_EQ(std::memcmp(first.data(), c.data(), n * sizeof(float)), 0)
+      ASSERT_TRUE(std::ranges::equal(first, c, {}, bits, bits))
           << m << " rows, prepacked " << prepacked;
     }
   }
@@ -301,6 +303,7 @@ TEST_P(CpuGemm, ThreadsShareTheChunks) {
         plan.run(phase, chunk, own);
     };
     std::vector<std::thread> threads;
+    threads.reserve(3);
     for (int i = 0; i < 3; ++i) threads.emplace_back(work);
     for (std::thread& t : threads) t.join();
   }

@@ -35,6 +35,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 reference::Tensor run(const OpDef& op, const Attrs& attrs, const std::vector<Array>& operands) {
   std::vector<reference::Tensor> wide;
+  wide.reserve(operands.size());
   for (const Array& a : operands) wide.push_back(reference::widen(a));
   return reference::evaluate(op, attrs, wide)[0];
 }

@@ -140,12 +140,12 @@ TEST(Field, EqualityIsOfBits) {
 
 TEST(Field, AttributesAreImmutable) {
   const Attrs a = with("number", int64_t(1));
-  const Attrs shared = a;
+  const std::vector<Attrs> copies{a};
   const Attrs b = a.with("number", int64_t(2));
   EXPECT_EQ(a.as<AllAttrs>().number, 1);
   EXPECT_EQ(b.as<AllAttrs>().number, 2);
-  EXPECT_EQ(shared, a);
-  EXPECT_EQ(shared.get(), a.get());
+  EXPECT_EQ(copies[0], a);
+  EXPECT_EQ(copies[0].get(), a.get());
   EXPECT_EQ(Attrs(), Attrs());
   EXPECT_FALSE(a == Attrs());
   EXPECT_FALSE(Attrs::of(toy::kAdd.fields, NoAttrs{}) == a);

@@ -24,7 +24,7 @@ struct Fixture {
   Builder b{g};
   Value x = input(b, "x", DType::kF32, {4});
   Graph canonical() const {
-    const Graph out = drop_dead(canonicalize(g));
+    Graph out = drop_dead(canonicalize(g));
     verify(out, "canonicalize");
     return out;
   }

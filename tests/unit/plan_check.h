@@ -17,7 +17,7 @@
 
 namespace rlx::plan_check {
 
-inline std::shared_ptr<const Plan> plan_of(const Graph& g, CompileOptions options = {}) {
+inline std::shared_ptr<const Plan> plan_of(const Graph& g, const CompileOptions& options = {}) {
   return compile_plan(g, fake::device().kernels(), options);
 }
 
@@ -44,7 +44,7 @@ inline Outcome run_once(const Graph& g, const std::vector<Array>& inputs,
 // the same bits from all.
 inline Outcome run_all_ways(const Graph& g, const std::vector<Array>& inputs,
                             const std::map<std::string, Array>& weights = {}) {
-  const Outcome first = run_once(g, inputs, weights, 1, {});
+  Outcome first = run_once(g, inputs, weights, 1, {});
   const auto expect_same = [&](int threads, bool guards, LayoutPolicy layout) {
     CompileOptions options;
     options.guard_zones = guards;

@@ -291,6 +291,7 @@ TEST(Plan, OrderKeepsFewBytesAlive) {
   Builder b(g);
   const Value x = input(b, "x", kF32, {1024, 8});
   std::vector<Value> big;
+  big.reserve(8);
   for (int i = 0; i < 8; ++i) big.push_back(mul(b, x, i + 1.5));
   Value sum = input(b, "zero", kF32, {1, 8});
   for (const Value v : big) sum = add(b, sum, narrow(b, v, 0, 0, 1));

@@ -137,6 +137,7 @@ Graph without_updates(const Graph& g) {
 
 std::vector<Array> random_like(Dice& dice, const std::vector<Array>& arrays) {
   std::vector<Array> r;
+  r.reserve(arrays.size());
   for (const Array& a : arrays) r.push_back(random_array(dice, a.dtype(), a.shape()));
   return r;
 }

@@ -312,7 +312,7 @@ void expect_same(const Array& a, const Array& b, const std::string& what) {
 Array random_array(DType t, Dims shape, uint32_t seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> draw(-6, 6);
-  Array a = Array::zeros(t, shape);
+  Array a = Array::zeros(t, std::move(shape));
   auto* to = static_cast<std::byte*>(a.mutable_raw());
   for (int64_t k = 0; k < a.num_elements(); ++k) {
     const Array one = Array::full(t, {}, t == DType::kBool ? double(random() % 2) : draw(random));
@@ -452,7 +452,7 @@ TEST(RegionProgram, ShortChainsGiveTheBitsOfTheirNodes) {
       const int first = k / 72, second = k / 9 % 8, operands = k % 9;
       const bool swap = k % 2 != 0;
       const GraphRef body = body_of({t, t, t, t}, [&](Builder& b, const std::vector<Value>& x) {
-        const Value y = x[size_t(1 + operands / 3)], z = x[size_t(1 + operands % 3)];
+        const Value y = x[1 + size_t(operands) / 3], z = x[1 + size_t(operands) % 3];
         const Value one = step_of(b, first, x[0], y, swap);
         return std::vector<Value>{step_of(b, second, one, z, swap)};
       });

@@ -300,7 +300,7 @@ TEST(Regression, ManyValuesAliveTogetherCompile) {
   EXPECT_LE(e.plan().arena_bytes, e.plan().counts.live_bytes * 11 / 10);
   const Array y = e.run({numbers({48})})[0];  // value i is (1, 2, ...) + i
   for (int64_t k = 0; k < 16; ++k) {
-    EXPECT_EQ(y.at(k), double(kLength * (k + 1) + kLength * (kLength + 1) / 2));
+    EXPECT_EQ(y.at(k), double(kLength * (k + 1)) + double(kLength * (kLength + 1)) / 2);
   }
 }
 

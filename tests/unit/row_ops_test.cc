@@ -54,7 +54,7 @@ std::vector<Array> run(const std::vector<Array>& inputs, Build build) {
 // --- Caches that stay with the session
 
 // y = cache after the rows were appended at pos, and the cache takes it over.
-Graph cache_graph(Dims cache, Dims rows, Dims pos, bool reads_old = false) {
+Graph cache_graph(const Dims& cache, const Dims& rows, const Dims& pos, bool reads_old = false) {
   Graph g("cache");
   Builder b(g);
   const auto shape = [](const Dims& d) { return Shape(std::span<const int64_t>(d)); };
@@ -161,7 +161,7 @@ TEST(DynamicUpdateSlice, TakesOverADyingTarget) {
 
 TEST(Rope, PositionsOutsideTheTablesAreErrors) {
   const Array x = counting({1, 2, 1, 4}), cos = counting({3, 2}), sin = counting({3, 2});
-  const auto turn = [&](Array positions) {
+  const auto turn = [&](const Array& positions) {
     return run({x, cos, sin, positions}, [](Builder& b, const auto& v) {
       return std::vector{rope(b, v[0], v[1], v[2], RopeAttrs{}, v[3])};
     });

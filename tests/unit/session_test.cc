@@ -224,6 +224,7 @@ TEST(Session, ClonesAndSessionsRunAtTheSameTime) {
   Session one(fake::device(), threads(1));
   one.weights().set("w", numbers({40, 40}));
   std::vector<Array> expected;
+  expected.reserve(4);
   Executable first = one.compile(g);
   for (int i = 0; i < 4; ++i) {
     expected.push_back(first.run({Array::full(kF32, {40, 40}, i + 1)})[0]);
@@ -232,6 +233,7 @@ TEST(Session, ClonesAndSessionsRunAtTheSameTime) {
   two.weights().set("w", numbers({40, 40}));
   Executable original = two.compile(g);
   std::vector<std::thread> callers;
+  callers.reserve(4);
   std::atomic<int> wrong{0};
   for (int i = 0; i < 4; ++i) {
     callers.emplace_back([&, i, e = i < 2 ? original.clone() : first.clone()]() mutable {

@@ -47,6 +47,7 @@ using Integers = std::vector<int64_t>;
 template <class S>
 reference::Tensor run(const OpDef& op, S attrs, const std::vector<Array>& operands) {
   std::vector<reference::Tensor> wide;
+  wide.reserve(operands.size());
   for (const Array& a : operands) wide.push_back(reference::widen(a));
   return reference::evaluate(op, Attrs::of(op.fields, std::move(attrs)), wide)[0];
 }
@@ -296,7 +297,7 @@ TEST(Reduce, RowsColumnsAndStridesGiveTheSameBits) {
   for (const int64_t n : {5, 64, 1000, 40000}) {
     std::vector<float> values(static_cast<size_t>(n));
     for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(float(i)) * 100;
-    const auto sum = [&](Array x, std::vector<int64_t> axes) {
+    const auto sum = [&](const Array& x, std::vector<int64_t> axes) {
       const Array y = run_cpu(kReduceOp, cpu::kReduceCpuKernels,
                               ReduceAttrs{ReduceKind::kSum, std::move(axes)}, {x});
       const std::span<const float> sums = y.data<float>();

@@ -148,7 +148,7 @@ TEST(Text, ElidedTensorsAreRefused) {
 }
 
 TEST(Text, PrintsSingleFields) {
-  const auto show = [](std::string_view name, FieldValue v) {
+  const auto show = [](std::string_view name, const FieldValue& v) {
     return print_field(*toy::kAll.fields->find(name), v);
   };
   EXPECT_EQ(show("flag", true), "true");

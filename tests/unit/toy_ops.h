@@ -162,7 +162,7 @@ inline Graph rich_graph() {
   a.flag = true;
   a.number = std::numeric_limits<int64_t>::min();
   a.real = -0.0;
-  a.text = std::string("NUL \0 and quotes \" \\ \r\t", 24);
+  a.text = std::string("NUL \0 and quotes \" \\ \r\t", 23);
   a.dtype = DType::kBF16;
   a.ints = {1, -2, std::numeric_limits<int64_t>::max()};
   a.dim = floor_div(Dim(3) * n * n - Dim(2), 4) * n - Dim(1);

@@ -71,6 +71,7 @@ std::pair<Values, Values> common_values(const Graph& a, const Graph& b) {
 
 std::vector<std::string> names_of(const Graph& graph, const std::vector<Value>& leaves) {
   std::vector<std::string> names;
+  names.reserve(leaves.size());
   for (Value v : leaves) names.push_back(graph.name_of(v) + " " + graph.type(v).to_string());
   return names;
 }
