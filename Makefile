@@ -47,7 +47,7 @@ fuzz: build-fuzz
 # Random graphs through the compiler, for FUZZ_SECONDS.
 fuzz-graph: build-fuzz
 	@mkdir -p build/fuzz/corpus/graph
-	@build/fuzz/bin/fuzz-graph -max_total_time=$(FUZZ_SECONDS) -timeout=30 -max_len=512 \
+	@build/fuzz/bin/fuzz-graph -max_total_time=$(FUZZ_SECONDS) -timeout=60 -max_len=512 -len_control=0 \
 	  -print_final_stats=1 build/fuzz/corpus/graph
 
 format: setup
