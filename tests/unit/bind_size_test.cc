@@ -6,11 +6,13 @@
 #include <cmath>
 #include <functional>
 
+#include "rlx/backend/reference/reference.h"
 #include "rlx/ir/serialize.h"
 #include "rlx/ir/text.h"
 #include "rlx/ops/build.h"
 #include "rlx/ops/control.h"
 #include "rlx/ops/dim_size.h"
+#include "rlx/ops/loops.h"
 #include "rlx/ops/sort.h"
 #include "rlx/ops/table.h"
 #include "rlx/transform/vmap.h"
@@ -263,6 +265,36 @@ TEST(BindSize, ALoopOverWhatWasFound) {
       EXPECT_EQ(y[0].at(0), state);
     }
   }
+}
+
+TEST(BindSize, TheReferenceSetsSizesToo) {
+  const Graph g = graph_of([](Builder& b) {
+    const Value x = input(b, "x", kF32, {kRows, 8}), scores = input(b, "scores", kF32, {kRows});
+    const Value rows = kept_rows(b, x, scores), total = sum(b, rows, {0});
+    const auto states = scan(b, {total}, {rows}, kN, [&](Body& step, Value, auto h, auto row) {
+      return ScanStep{{add(step, h[0], row[0])}, {sum(step, step.capture(rows), {0})}};
+    });
+    return std::vector<Value>{rows, states[0], states[1], dim_size(b, rows, 0)};
+  });
+  Session s = session(1);
+  Executable e = s.compile(g);
+  for (const int64_t k : {5, 0, 37}) {
+    const Array x = numbers({kRows, 8}), scores = scores_with(k);
+    const auto got = e.run({x, scores});
+    const auto wanted =
+        reference::evaluate(g, {{"x", reference::widen(x)}, {"scores", reference::widen(scores)}});
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_TRUE(got[i].same_bits(reference::narrow(wanted[i]))) << i;
+    }
+  }
+  const auto refused = [&](int64_t count) {
+    return error_of([&] {
+      reference::evaluate(first_rows(6), {{"x", reference::widen(numbers({6, 3}))},
+                                          {"count", reference::widen(Array::scalar(count))}});
+    });
+  };
+  EXPECT_EQ(refused(7), "the size 'n' is 7, not from 0 to 6");
+  EXPECT_EQ(refused(-1), "the size 'n' is -1, not from 0 to 6");
 }
 
 TEST(BindSize, WhatNobodyMentionsIsNotComputed) {

@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "rlx/base/error.h"
+#include "rlx/compile/passes.h"
+#include "rlx/ir/bind_size.h"
 #include "rlx/ir/builder.h"
 #include "rlx/ir/leaf.h"
 #include "rlx/ops/derive.h"
@@ -154,6 +156,7 @@ std::vector<Tensor> evaluate(const OpDef& op, const Attrs& attrs,
 std::vector<Tensor> evaluate(const Graph& graph, const std::map<std::string, Tensor>& inputs,
                              const std::map<std::string, Tensor>& params) {
   std::vector<std::vector<Tensor>> values(graph.size());
+  SymbolBindings sizes;  // that the graph has set so far
   for (uint32_t id = 0; id < graph.size(); ++id) {
     const Node& n = graph.node(id);
     if (is_signature_leaf(n)) {
@@ -170,7 +173,9 @@ std::vector<Tensor> evaluate(const Graph& graph, const std::map<std::string, Ten
     }
     std::vector<Tensor> operands;
     for (Value v : n.operands) operands.push_back(values[v.node][v.index]);
-    values[id] = evaluate(*n.op, n.attrs, operands);
+    const Attrs attrs = sizes.empty() ? n.attrs : substitute_symbols(n.attrs, sizes);
+    values[id] = evaluate(*n.op, attrs, operands);
+    if (binds_size(n)) sizes[attrs.as<BindSizeAttrs>().symbol] = values[id][0].i[0];
   }
   std::vector<Tensor> outputs;
   for (const Output& o : graph.outputs()) outputs.push_back(values[o.value.node][o.value.index]);

@@ -79,8 +79,9 @@ using Kernel = void (*)(const Call&);
 
 // One call on widened operands; throws what the kernel throws (index out of range).
 std::vector<Tensor> evaluate(const OpDef& op, const Attrs& attrs, std::span<const Tensor> operands);
-// A whole graph with static shapes, all values kept wide: floats are NOT rounded between ops, so
-// the result is that of exact arithmetic up to float64. Aliases are expanded.
+// A whole graph with static shapes, but for the sizes that it sets itself, all values kept wide:
+// floats are NOT rounded between ops, so the result is that of exact arithmetic up to float64.
+// Aliases are expanded.
 std::vector<Tensor> evaluate(const Graph& graph, const std::map<std::string, Tensor>& inputs,
                              const std::map<std::string, Tensor>& params = {});
 
