@@ -442,6 +442,33 @@ class Diff(Cli):
         self.assertIn("1 values compared: 0 differ",
                       self.diff(0, "g.rlx", "-p", "n=random", "--no-optimize"))
 
+    def test_sizes_that_runs_set(self):
+        graph = """graph first {
+            %0 = Input(){name = "x", dtype = f32, shape = [6]}
+            %1 = Constant(){value = f32[] {2.5}, shape = []}
+            %2 = Compare(%0, %1){kind = Lt}
+            %3 = Cast(%2){to = i64}
+            %4 = Reduce(%3){axes = [0]}
+            %5 = BindSize(%4){symbol = "n", bound = 6}
+            %6 = Narrow(%0){length = n}
+            %7 = Softmax(%6){axis = 0}
+            output "rows" = %6
+            output "shares" = %7 }"""
+        self.file("first.rlx", graph)
+        self.file("more.rlx", graph.replace("2.5", "4.5"))
+        self.array("x.npy", "<f4", (6,), [1, 2, 3, 4, 5, 6])
+        run = ["first.rlx", "-i", "x=x.npy"]
+        self.assertIn("rows: f32[2] {1, 2}", self.good("run", *run))
+        for more in (["--no-optimize"], ["--threads", 2], ["--reference"], ["--decompose"]):
+            text = self.diff(0, *run, *more, "--ulps", 4)
+            self.assertIn("2 values compared", text)
+            self.assertIn("8 values compared", self.diff(0, *run, *more, "--ulps", 4,
+                                                         "--intermediate"))
+        self.assertEqual(self.diff(1, run[0], "more.rlx", *run[1:]),
+                         "first: output rows f32[2]: the other one has the shape [4]\n"
+                         "output shares f32[2]: the other one has the shape [4]\n"
+                         "2 values compared: 2 differ, 2 of them beyond the tolerance\n")
+
     def test_usage(self):
         run = self.layer()[1:]
         self.assertIn("the two runs are the same", self.bad(2, "diff", *run))

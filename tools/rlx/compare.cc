@@ -94,6 +94,7 @@ void compare_integers(const T* a, const T* b, int64_t count, Difference& d) {
 }  // namespace
 
 std::string Difference::to_string(const Dims& shape) const {
+  if (!other.empty()) return "the other one has the shape " + dims_to_string(other);
   std::string index;
   int64_t rest = worst;
   for (size_t axis = shape.size(); axis-- > 0;) {
@@ -109,6 +110,12 @@ std::string Difference::to_string(const Dims& shape) const {
 Difference compare(const Array& a, const Array& b, double ulps) {
   Difference d;
   d.elements = a.num_elements();
+  if (a.shape() != b.shape()) {
+    d.different = std::max<int64_t>(d.elements, 1);
+    d.beyond = true;
+    d.other = b.shape();
+    return d;
+  }
   if (is_packed(a.dtype())) {  // blocks of bits, whose numbers nobody compares
     if (!a.same_bits(b)) d.different = d.elements;
     d.beyond = d.different > 0;
