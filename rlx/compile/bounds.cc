@@ -28,6 +28,7 @@ RLX_USE_OP(AttentionBackwardAll);
 RLX_USE_OP(Concat);
 RLX_USE_OP(DimSize);
 RLX_USE_OP(DynamicSlice);
+RLX_USE_OP(Extent);
 RLX_USE_OP(GatherBackward);
 RLX_USE_OP(Narrow);
 RLX_USE_OP(Reduce);
@@ -60,6 +61,8 @@ class Masker {
       return copy_with_bodies(b, n, operands,
                               [&](const Graph& body) { return Masker(bounds_).run(body); });
     }
+    if (has_body_to_mask(n)) return inline_body(b, n, operands, depth);
+    if (n.op == &kExtentOp) return std::vector{size_value(b, n.attrs.as<ExtentAttrs>().size)};
     if (n.op == &kNarrowOp) return narrow_call(b, n, operands);
     if (n.op == &kConcatOp) return concat_call(b, n, operands, depth);
     if (n.op == &kReshapeOp) check_reshape(n, b.type(operands[0]));
@@ -123,8 +126,21 @@ class Masker {
 
   bool touches_bounds(Builder& b, const Node& n, std::span<const Value> operands) const {
     if (n.op->has(kControl)) return true;
-    return std::ranges::any_of(operands, [&](Value v) { return is_bounded(b.shape(v)); }) ||
-           std::ranges::any_of(n.results, [&](const TensorType& t) { return is_bounded(t.shape); });
+    std::vector<std::string> symbols;
+    collect_symbols(n, symbols);
+    return has_bounded(symbols) ||
+           std::ranges::any_of(operands, [&](Value v) { return is_bounded(b.shape(v)); });
+  }
+
+  bool has_bounded(std::span<const std::string> symbols) const {
+    return std::ranges::any_of(symbols, [&](const std::string& s) { return bounds_.contains(s); });
+  }
+
+  // A function of the user, whose calls have bounded sizes.
+  bool has_body_to_mask(const Node& n) const {
+    std::vector<std::string> symbols;
+    collect_body_symbols(n.attrs, symbols);
+    return n.op->decompose && has_bounded(symbols);
   }
 
   static TailRule rule_of(const Node& n, std::span<const TensorType> types, size_t operand,
@@ -175,6 +191,13 @@ class Masker {
            n.op->name, n.label.empty() ? "" : " at ", n.label, axis, operand,
            types[operand].to_string(), types[operand].shape[axis].to_string());
     }
+    return inline_body(b, n, operands, depth);
+  }
+
+  std::vector<Value> inline_body(Builder& b, const Node& n, std::span<const Value> operands,
+                                 int depth) {
+    std::vector<TensorType> types;
+    for (Value v : operands) types.push_back(b.type(v));
     const Graph body = expand_to_graph(*n.op, n.attrs, types);
     return inline_graph(b, body, operands,
                         [&](Builder& inner, const Node& m, std::span<const Value> values) {
@@ -345,14 +368,11 @@ class Masker {
 };
 
 void check_bodies(const Node& n, const std::string& at) {
-  map_bodies(n, [&](const Graph& body) {
-    if (binds_sizes(body)) {
-      fail(ErrorKind::kUnsupported,
-           "{}{}: BindSize in the body '{}': only the graph itself can set a size", n.op->name, at,
-           body.name());
-    }
-    return body;
-  });
+  if (const Graph* body = body_that_binds(n)) {
+    fail(ErrorKind::kUnsupported,
+         "{}{}: BindSize in the body '{}': only the graph itself can set a size", n.op->name, at,
+         body->name());
+  }
 }
 
 }  // namespace
@@ -406,7 +426,7 @@ void check_set_sizes(const Graph& graph, const SymbolBindings& given) {
   };
   for (const Node& n : graph.nodes()) {
     const std::string at = n.label.empty() ? "" : " at " + n.label;
-    if (n.op->has(kControl)) check_bodies(n, at);
+    check_bodies(n, at);
     if (binds_size(n)) {
       const std::string& symbol = n.attrs.as<BindSizeAttrs>().symbol;
       if (in(elsewhere, symbol)) {

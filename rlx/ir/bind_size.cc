@@ -27,12 +27,16 @@ void for_each_body(const Attrs& attrs, F&& f) {
 bool binds_size(const Node& node) { return (node.op->flags & kBindsSize) != 0; }
 
 bool binds_sizes(const Graph& graph) {
-  return std::ranges::any_of(graph.nodes(), [](const Node& n) {
-    bool found = binds_size(n);
-    if (n.op->has(kControl))
-      for_each_body(n.attrs, [&](const Graph& g) { found |= binds_sizes(g); });
-    return found;
+  return std::ranges::any_of(
+      graph.nodes(), [](const Node& n) { return binds_size(n) || body_that_binds(n) != nullptr; });
+}
+
+const Graph* body_that_binds(const Node& node) {
+  const Graph* found = nullptr;
+  for_each_body(node.attrs, [&](const Graph& body) {
+    if (!found && binds_sizes(body)) found = &body;
   });
+  return found;
 }
 
 void collect_symbols(const Attrs& attrs, std::vector<std::string>& out) {
@@ -47,6 +51,10 @@ void collect_symbols(const Attrs& attrs, std::vector<std::string>& out) {
       for (const TensorType& t : *types) collect(t.shape, out);
     }
   }
+  collect_body_symbols(attrs, out);
+}
+
+void collect_body_symbols(const Attrs& attrs, std::vector<std::string>& out) {
   for_each_body(attrs, [&](const Graph& body) {
     for (const Node& n : body.nodes()) collect_symbols(n, out);
   });

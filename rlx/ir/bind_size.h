@@ -22,10 +22,13 @@ struct BindSizeAttrs {
 bool binds_size(const Node& node);
 // Whether a call in the graph or in a body sets a size.
 bool binds_sizes(const Graph& graph);
+// The first body in the attributes that does, or null.
+const Graph* body_that_binds(const Node& node);
 
 // Appends the symbols of the results' types, the attributes and the nodes of bodies.
 void collect_symbols(const Node& node, std::vector<std::string>& out);
 void collect_symbols(const Attrs& attrs, std::vector<std::string>& out);
+void collect_body_symbols(const Attrs& attrs, std::vector<std::string>& out);
 
 // For walks from the end of a graph that find what is needed: the sizes that needed nodes mention.
 class MentionedSizes {

@@ -43,7 +43,7 @@ Operands: count, i64 []. Attributes: symbol, a name that no other call and no sh
 sets; bound, the largest value. Result: count. Calls that come later may have the symbol in their shapes.
 A plan reserves memory for the bound, and runs work on the size that was set.
 Errors: a count below 0 or above the bound (in the run). Cannot be batched: each lane would have a size
-of its own. Must not stand in the body of If, While or Scan.
+of its own. Must not stand in a body (of If, While, Scan or CustomFn).
 Derivative: zero.)",
     .infer = infer,
     .jvp = jvp_zero,

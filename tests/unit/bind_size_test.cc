@@ -201,6 +201,19 @@ TEST(BindSize, SizesBelowZero) {
   }
 }
 
+// No shape has the size: where a window begins.
+TEST(BindSize, APlace) {
+  const Graph g = graph_of([](Builder& b) {
+    bind_size(b, input(b, "count", kI64, {}), "n", 3);
+    return std::vector<Value>{narrow(b, input(b, "x", kF32, {6}), 0, 2 * kN - 1, 1)};
+  });
+  Session s = session(1);
+  Executable e = s.compile(g);
+  for (const int64_t n : {1, 3, 2}) {
+    EXPECT_EQ(e.run({Array::scalar(n), numbers({6})})[0].at(0), 2 * double(n));
+  }
+}
+
 TEST(BindSize, AConstantIsASizeToo) {
   const Graph g = graph_of([](Builder& b) {
     bind_size(b, scalar(b, kI64, 2), "n", 5);
@@ -381,6 +394,18 @@ TEST(BindSize, MistakesAreNamed) {
       },
       ErrorKind::kUnsupported);
   EXPECT_EQ(inner, "If: BindSize in the body 'branch': only the graph itself can set a size");
+  const std::string function = refusal(
+      [&](Builder& b) {
+        Graph forward("forward");
+        Builder in(forward);
+        forward.add_output("n", bind(in));
+        const Value operands[] = {input(b, "count", kI64, {})};
+        return custom_fn(b, std::make_shared<const Graph>(std::move(forward)), nullptr, nullptr,
+                         operands);
+      },
+      ErrorKind::kUnsupported);
+  EXPECT_EQ(function,
+            "CustomFn: BindSize in the body 'forward': only the graph itself can set a size");
   EXPECT_EQ(error_of([&] { vmap(first_rows(6), 3, {"count"}); }, ErrorKind::kUnsupported),
             "BindSize cannot be batched: it has no rule and no decomposition");
   EXPECT_NO_THROW(s.compile(vmap(first_rows(6), 3, {"x"})));

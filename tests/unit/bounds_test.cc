@@ -464,6 +464,27 @@ TEST(Bounds, SizesBelowZero) {
             "Iota: the size -3 + n*n may be negative, and is no sum of multiples of bounded sizes");
 }
 
+// Neither operand nor result has the size, only an attribute or a body.
+TEST(Bounds, SizesInAttributes) {
+  expect_same(
+      [](Builder& b) {
+        const Value x = input(b, "x", kF32, {kN}), table = input(b, "table", kF32, {40});
+        Graph inner("inner");
+        Builder in(inner);
+        const Value i = iota(in, kF32, {kN}, 0);
+        inner.add_output("y", mul(in, input(in, "s", kF32, {}), sum(in, i, {0})));
+        const Value operands[] = {sum(b, table, {0})};
+        const auto function = std::make_shared<const Graph>(std::move(inner));
+        return std::vector<Value>{narrow(b, table, 0, kN + 1, 2), sum(b, x, {0}),
+                                  custom_fn(b, function, nullptr, nullptr, operands)[0],
+                                  extent(b, 2 * kN + 1)};
+      },
+      [](int64_t n) {
+        return std::vector<Array>{steps({n}), steps({40})};
+      },
+      Compare::kRounded);
+}
+
 TEST(Bounds, SizesThatShrink) {
   const Graph g = graph_of([](Builder& b) {
     const Value x = input(b, "x", kF32, {kN}), t = input(b, "t", kF32, {8});
