@@ -78,6 +78,8 @@ std::vector<SizeCheck> sizes_to_check(const Graph& graph, const SymbolBindings& 
 void check_sizes(const Plan& plan, std::span<const int64_t> extents) {
   for (const SizeCheck& c : plan.size_checks) {
     int64_t size = c.base;
+    const auto unknown = [&](const auto& part) { return extents[part.first] < 0; };
+    if (std::ranges::any_of(c.slopes, unknown)) continue;
     for (const auto& [symbol, slope] : c.slopes) {
       size = checked_add(size, checked_mul(slope, extents[symbol]));
     }

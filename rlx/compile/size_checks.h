@@ -25,7 +25,8 @@ struct SizeCheck {
 std::vector<SizeCheck> sizes_to_check(const Graph& graph, const SymbolBindings& bounds);
 
 // Throws Error(kUser) if a size of the plan is negative under these values of Plan::symbols. Those
-// that are not set yet stand at their bounds: no size that will be right is refused.
+// that are not set yet stand at their bounds: no size that will be right is refused. One below 0 is
+// that of a symbol which nothing in the plan needs.
 void check_sizes(const Plan& plan, std::span<const int64_t> extents);
 
 }  // namespace rlx

@@ -318,6 +318,12 @@ TEST(BindSize, WhatNobodyMentionsIsNotComputed) {
   });
   Session s = session(1);
   EXPECT_EQ(s.compile(g).plan().steps.size(), 1U);
+  const Graph less = graph_of([](Builder& b) {
+    bind_size(b, input(b, "count", kI64, {}), "n", 6);
+    iota(b, kF32, {kN - 3}, 0);
+    return std::vector<Value>{relu(b, input(b, "x", kF32, {2}))};
+  });
+  EXPECT_EQ(s.compile(less).run({Array::scalar(int64_t(1)), numbers({2})})[0].at(1), 2);
 }
 
 TEST(BindSize, TextAndBytes) {
