@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 #include <optional>
 #include <set>
 
@@ -58,7 +59,7 @@ std::map<std::string, Value> labelled_values(const Graph& graph) {
 std::pair<Values, Values> common_values(const Graph& a, const Graph& b) {
   std::pair<Values, Values> common;
   const auto others = labelled_values(b);
-  std::map<Value, std::string> names;
+  std::unordered_map<Value, std::string> names;
   for (const auto& [name, value] : labelled_values(a)) names.emplace(value, name);
   for (const auto& [value, name] : names) {
     const auto it = others.find(name);
