@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 #include <optional>
 #include <set>
 
@@ -59,9 +58,10 @@ std::map<std::string, Value> labelled_values(const Graph& graph) {
 std::pair<Values, Values> common_values(const Graph& a, const Graph& b) {
   std::pair<Values, Values> common;
   const auto others = labelled_values(b);
-  std::unordered_map<Value, std::string> names;
-  for (const auto& [name, value] : labelled_values(a)) names.emplace(value, name);
-  for (const auto& [value, name] : names) {
+  std::map<std::pair<uint32_t, uint32_t>, std::string> names;  // by node and index
+  for (const auto& [name, v] : labelled_values(a)) names.emplace(std::pair(v.node, v.index), name);
+  for (const auto& [place, name] : names) {
+    const Value value{place.first, place.second};
     const auto it = others.find(name);
     if (it == others.end() || a.type(value) != b.type(it->second)) continue;
     common.first.emplace_back(name, value);
