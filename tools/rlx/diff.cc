@@ -22,6 +22,9 @@ constexpr int kListed = 10;  // values that differ
 
 using Values = std::vector<std::pair<std::string, Value>>;
 
+// In the order of the graph.
+std::pair<uint32_t, uint32_t> place(Value v) { return {v.node, v.index}; }
+
 // Results of calls, named so that a reader finds them; leaves are equal in both runs.
 Values all_values(const Graph& graph) {
   Values values;
@@ -58,10 +61,10 @@ std::map<std::string, Value> labelled_values(const Graph& graph) {
 std::pair<Values, Values> common_values(const Graph& a, const Graph& b) {
   std::pair<Values, Values> common;
   const auto others = labelled_values(b);
-  std::map<std::pair<uint32_t, uint32_t>, std::string> names;  // by node and index
-  for (const auto& [name, v] : labelled_values(a)) names.emplace(std::pair(v.node, v.index), name);
-  for (const auto& [place, name] : names) {
-    const Value value{place.first, place.second};
+  std::map<std::pair<uint32_t, uint32_t>, std::string> names;  // by place
+  for (const auto& [name, value] : labelled_values(a)) names.emplace(place(value), name);
+  for (const auto& [at, name] : names) {
+    const Value value{at.first, at.second};
     const auto it = others.find(name);
     if (it == others.end() || a.type(value) != b.type(it->second)) continue;
     common.first.emplace_back(name, value);
@@ -174,9 +177,7 @@ Pair graphs_to_run(const DiffArgs& args, const BoundGraph& bound) {
 std::vector<size_t> order_of(const Graph& graph) {
   std::vector<size_t> order(graph.outputs().size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::stable_sort(order, [&](size_t x, size_t y) {
-    return graph.outputs()[x].value < graph.outputs()[y].value;
-  });
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return place(graph.outputs()[i].value); });
   return order;
 }
 
