@@ -117,9 +117,11 @@ class Masker {
     at.erase(symbol);
     const Dim alone = dim.substitute(at);
     const int64_t bound = bounds_.at(symbol), most = alone.evaluate({{symbol, bound}});
+    const auto exceeds = [&](int64_t v) { return alone.evaluate({{symbol, v}}) > most; };
+    if (bound > 0 && exceeds(bound - 1)) return false;
     const int64_t step = std::max<int64_t>(bound / 4096, 1);
     for (int64_t v = 0; v < bound; v += step) {
-      if (alone.evaluate({{symbol, v}}) > most) return false;
+      if (exceeds(v)) return false;
     }
     return true;
   }
@@ -152,21 +154,13 @@ class Masker {
 
   // The size as a number. A run knows lines in one symbol; sums of them are computed.
   Value size_value(Builder& b, const Dim& size) const {
-    const std::vector<std::string> symbols = bounded_symbols(size, bounds_);
-    SymbolBindings at;
-    for (const std::string& s : symbols) at[s] = 0;
-    if (symbols.size() < 2) return extent(b, size);
-    const int64_t base = size.evaluate(at);
-    Dim sum = base;
-    Value value = scalar(b, DType::kI64, double(base));
-    for (const std::string& s : symbols) {
-      at[s] = 1;
-      const Dim part = checked_sub(size.evaluate(at), base) * Dim::symbol(s);
-      at[s] = 0;
-      sum = sum + part;
-      value = add(b, value, extent(b, part));
+    const auto sum = linear_sum(size, bounds_);
+    if (!sum || sum->slopes.size() < 2) return extent(b, size);
+    Value value = scalar(b, DType::kI64, double(sum->base));
+    for (const auto& [symbol, slope] : sum->slopes) {
+      value = add(b, value, extent(b, slope * Dim::symbol(symbol)));
     }
-    return sum == size ? value : extent(b, size);
+    return value;
   }
 
   Value fill(Builder& b, Value x, int64_t axis, TailRule rule) {
@@ -396,6 +390,24 @@ std::optional<LinearDim> linear_in(const Dim& dim, const std::string& symbol) {
   line.slope = checked_sub(dim.evaluate({{symbol, 1}}), line.base);
   if (line.slope == 0 || dim != line.base + line.slope * Dim::symbol(symbol)) return std::nullopt;
   return line;
+}
+
+std::optional<LinearSum> linear_sum(const Dim& dim, const SymbolBindings& bounds) {
+  LinearSum sum;
+  SymbolBindings at;
+  const std::vector<std::string> symbols = bounded_symbols(dim, bounds);
+  for (const std::string& s : symbols) at[s] = 0;
+  const Dim base = dim.substitute(at);
+  if (!base.is_static()) return std::nullopt;
+  sum.base = base.value();
+  Dim same = base;
+  for (const std::string& s : symbols) {
+    at[s] = 1;
+    sum.slopes.emplace_back(s, checked_sub(dim.evaluate(at), sum.base));
+    at[s] = 0;
+    same = same + sum.slopes.back().second * Dim::symbol(s);
+  }
+  return same == dim ? std::optional(std::move(sum)) : std::nullopt;
 }
 
 std::vector<std::string> bounded_symbols(const Dim& dim, const SymbolBindings& bounds) {

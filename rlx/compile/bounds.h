@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "rlx/ir/graph.h"
@@ -24,6 +25,14 @@ struct LinearDim {
 // Nothing if the dim is not of that form in this symbol alone (n * n, floor(n / 2), n + m) or does
 // not depend on it.
 std::optional<LinearDim> linear_in(const Dim& dim, const std::string& symbol);
+
+// base + the sum of slope * symbol, over the bounded symbols of the dim in alphabetic order.
+struct LinearSum {
+  int64_t base = 0;
+  std::vector<std::pair<std::string, int64_t>> slopes;
+};
+// Nothing if the dim is not of that form.
+std::optional<LinearSum> linear_sum(const Dim& dim, const SymbolBindings& bounds);
 
 // The bounded symbols in a dim or shape, each once, in alphabetic order.
 std::vector<std::string> bounded_symbols(const Dim& dim, const SymbolBindings& bounds);

@@ -1,5 +1,4 @@
 #include <unordered_map>
-#include <utility>
 
 #include "rlx/compile/bodies.h"
 #include "rlx/compile/passes.h"
@@ -16,8 +15,6 @@ struct CallKey {
     return op == o.op && operands == o.operands && attrs == o.attrs;
   }
 };
-
-std::pair<uint32_t, uint32_t> place(Value v) { return {v.node, v.index}; }
 
 struct CallHash {
   size_t operator()(const CallKey& k) const {
@@ -38,7 +35,7 @@ Graph merge_common(const Graph& graph) {
     const Node& n = given.op->has(kControl) ? mapped : given;
     CallKey key{n.op, n.attrs, {operands.begin(), operands.end()}};
     if (n.op->commutes && n.op->commutes(n.attrs) && key.operands.size() >= 2 &&
-        place(key.operands[1]) < place(key.operands[0])) {
+        key.operands[1] < key.operands[0]) {
       // a + b and b + a are one call only where swapping changes nothing, shapes
       // included.
       if (b.type(key.operands[0]) == b.type(key.operands[1])) {

@@ -42,7 +42,8 @@ struct KernelCall {
   std::span<const TensorDesc> operands;
   std::span<const TensorDesc> results;
   std::span<const uint8_t> result_used;  // results that nobody reads have no memory: null pointers
-  // Data of frozen operands (constants, frozen params): null where the value changes between runs.
+  // Constants and params that may be packed, which stay the same for many runs; else null. A param
+  // may be replaced: kernels take its data through Packing only.
   std::span<const Array* const> frozen;
   template <class S>
   const S& as() const {

@@ -1,6 +1,5 @@
 #include "rlx/compile/reduce_control.h"
 
-#include <array>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -174,16 +173,14 @@ void reduce_if(Builder& b, ControlCall& call) {
   Needs in_yes(yes), in_no(no);
   Outputs outputs(yes.outputs().size());
   const Mask used = used_outputs(call, outputs.results.size());
-  std::map<std::array<uint32_t, 4>, size_t> seen;
+  std::map<std::pair<Value, Value>, size_t> seen;
   for (size_t i = 0; i < used.size(); ++i) {
     if (!used[i]) continue;
     const std::pair values{yes.outputs()[i].value, no.outputs()[i].value};
-    const std::array key{values.first.node, values.first.index, values.second.node,
-                         values.second.index};
     const size_t position = in_yes.position(values.first);
     if (position != kNoInput && position == in_no.position(values.second)) {
       outputs.results[i] = {true, call.operands[1 + position], 0};
-    } else if (const auto [it, fresh] = seen.try_emplace(key, i); fresh) {
+    } else if (const auto [it, fresh] = seen.try_emplace(values, i); fresh) {
       outputs.keep(i);
     } else {
       outputs.results[i] = outputs.results[it->second];

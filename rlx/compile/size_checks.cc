@@ -6,6 +6,7 @@
 #include "rlx/base/error.h"
 #include "rlx/compile/bounds.h"
 #include "rlx/compile/plan.h"
+#include "rlx/ir/bind_size.h"
 #include "rlx/ir/op.h"
 
 namespace rlx {
@@ -19,41 +20,28 @@ class Finder {
 
   void graph(const Graph& g) {
     for (const Node& n : g.nodes()) {
-      for (const TensorType& t : n.results) shape(t.shape, *n.op);
-      for (const Field& field : n.attrs.table()->fields) {
-        const FieldValue value = field.get(n.attrs.get());
-        if (const auto* d = std::get_if<Dim>(&value)) dim(*d, *n.op);
-        if (const auto* s = std::get_if<Shape>(&value)) shape(*s, *n.op);
-        if (const auto* body = std::get_if<GraphRef>(&value); body && *body) graph(**body);
-      }
+      const auto check = [&](const Dim& d) { dim(d, *n.op); };
+      for (const TensorType& t : n.results) std::ranges::for_each(t.shape, check);
+      for_each_size(n.attrs, check);
+      for_each_body(n.attrs, [&](const Graph& body) { graph(body); });
     }
   }
 
   std::vector<SizeCheck> found;
 
  private:
-  void shape(const Shape& s, const OpDef& op) {
-    for (const Dim& d : s) dim(d, op);
-  }
-
   void dim(const Dim& d, const OpDef& op) {
-    const std::vector<std::string> symbols = bounded_symbols(d, bounds_);
-    if (symbols.empty()) return;
-    SizeCheck check{d.evaluate(at_least_), {}, d.to_string()};
-    if (check.base >= 0) return;
-    const auto known = [&](const SizeCheck& c) { return c.size == check.size; };
-    if (std::ranges::any_of(found, known)) return;
-    Dim sum = check.base;
-    for (const std::string& symbol : symbols) {
-      SymbolBindings one = at_least_;
-      one[symbol] = 1;
-      const int64_t slope = checked_sub(d.evaluate(one), check.base);
-      const auto position = uint32_t(std::distance(bounds_.begin(), bounds_.find(symbol)));
-      check.slopes.emplace_back(position, slope);
-      sum = sum + slope * Dim::symbol(symbol);
+    if (bounded_symbols(d, bounds_).empty() || d.evaluate(at_least_) >= 0) return;
+    const std::string text = d.to_string();
+    if (std::ranges::find(found, text, &SizeCheck::size) != found.end()) return;
+    const auto sum = linear_sum(d, bounds_);
+    if (!sum) refuse(d, op);
+    SizeCheck check{sum->base, {}, text};
+    for (const auto& [symbol, slope] : sum->slopes) {
       if (slope <= 0) refuse(d, op);
+      const auto position = std::distance(bounds_.begin(), bounds_.find(symbol));
+      check.slopes.emplace_back(uint32_t(position), slope);
     }
-    if (sum != d) refuse(d, op);
     found.push_back(std::move(check));
   }
 

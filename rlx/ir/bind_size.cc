@@ -5,25 +5,6 @@
 #include "rlx/ir/op.h"
 
 namespace rlx {
-namespace {
-
-void collect(const Shape& shape, std::vector<std::string>& out) {
-  for (const Dim& d : shape) d.collect_symbols(out);
-}
-
-// The bodies in the attributes, in order.
-template <class F>
-void for_each_body(const Attrs& attrs, F&& f) {
-  for (const Field& field : attrs.table()->fields) {
-    if (field.type != FieldType::kGraph) continue;
-    const FieldValue value = field.get(attrs.get());
-    const auto* body = std::get_if<GraphRef>(&value);
-    if (body && *body) f(**body);
-  }
-}
-
-}  // namespace
-
 bool binds_size(const Node& node) { return (node.op->flags & kBindsSize) != 0; }
 
 bool binds_sizes(const Graph& graph) {
@@ -39,18 +20,31 @@ const Graph* body_that_binds(const Node& node) {
   return found;
 }
 
-void collect_symbols(const Attrs& attrs, std::vector<std::string>& out) {
+void for_each_size(const Attrs& attrs, const std::function<void(const Dim&)>& f) {
   for (const Field& field : attrs.table()->fields) {
     const bool has_sizes = field.type == FieldType::kDim || field.type == FieldType::kShape ||
                            field.type == FieldType::kTypes;
     if (!has_sizes) continue;
     const FieldValue value = field.get(attrs.get());
-    if (const auto* dim = std::get_if<Dim>(&value)) dim->collect_symbols(out);
-    if (const auto* shape = std::get_if<Shape>(&value)) collect(*shape, out);
+    if (const auto* dim = std::get_if<Dim>(&value)) f(*dim);
+    if (const auto* shape = std::get_if<Shape>(&value)) std::ranges::for_each(*shape, f);
     if (const auto* types = std::get_if<std::vector<TensorType>>(&value)) {
-      for (const TensorType& t : *types) collect(t.shape, out);
+      for (const TensorType& t : *types) std::ranges::for_each(t.shape, f);
     }
   }
+}
+
+void for_each_body(const Attrs& attrs, const std::function<void(const Graph&)>& f) {
+  for (const Field& field : attrs.table()->fields) {
+    if (field.type != FieldType::kGraph) continue;
+    const FieldValue value = field.get(attrs.get());
+    const auto* body = std::get_if<GraphRef>(&value);
+    if (body && *body) f(**body);
+  }
+}
+
+void collect_symbols(const Attrs& attrs, std::vector<std::string>& out) {
+  for_each_size(attrs, [&](const Dim& d) { d.collect_symbols(out); });
   collect_body_symbols(attrs, out);
 }
 
@@ -61,7 +55,9 @@ void collect_body_symbols(const Attrs& attrs, std::vector<std::string>& out) {
 }
 
 void collect_symbols(const Node& node, std::vector<std::string>& out) {
-  for (const TensorType& t : node.results) collect(t.shape, out);
+  for (const TensorType& t : node.results) {
+    for (const Dim& d : t.shape) d.collect_symbols(out);
+  }
   collect_symbols(node.attrs, out);
 }
 

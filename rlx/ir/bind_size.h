@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,10 @@ bool binds_size(const Node& node);
 bool binds_sizes(const Graph& graph);
 // The first body in the attributes that does, or null.
 const Graph* body_that_binds(const Node& node);
+
+// The sizes in the attributes, without those in bodies; the bodies.
+void for_each_size(const Attrs& attrs, const std::function<void(const Dim&)>& f);
+void for_each_body(const Attrs& attrs, const std::function<void(const Graph&)>& f);
 
 // Appends the symbols of the results' types, the attributes and the nodes of bodies.
 void collect_symbols(const Node& node, std::vector<std::string>& out);

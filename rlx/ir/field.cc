@@ -113,8 +113,7 @@ FieldValue Attrs::field(std::string_view name) const {
   return f->get(value_.get());
 }
 
-Attrs Attrs::with(std::string_view name,
-                  FieldValue value) const {  // NOLINT(performance-unnecessary-value-param)
+Attrs Attrs::with(std::string_view name, const FieldValue& value) const {
   const Field* f = table_ ? table_->find(name) : nullptr;
   if (!f) user_error("there is no attribute '{}'", name);
   auto changed = table_->make(value_.get());

@@ -235,8 +235,8 @@ class Attrs {
   }
   const FieldTable* table() const { return table_; }
   const void* get() const { return value_.get(); }
-  FieldValue field(std::string_view name) const;              // throws on an unknown name
-  Attrs with(std::string_view name, FieldValue value) const;  // a changed copy
+  FieldValue field(std::string_view name) const;                     // throws on an unknown name
+  Attrs with(std::string_view name, const FieldValue& value) const;  // a changed copy
   // "axis = 1, keep_dims = true": all fields that differ from the default; long tensors are elided.
   std::string to_string() const;
   size_t hash() const;

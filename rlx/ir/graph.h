@@ -24,7 +24,8 @@ struct Value {
   uint32_t index = 0;
   // An invalid value stands for "absent" (a zero tangent, an optional operand).
   bool valid() const { return node != kNone; }
-  auto operator<=>(const Value&) const = default;
+  bool operator==(const Value&) const = default;
+  bool operator<(const Value& o) const { return node != o.node ? node < o.node : index < o.index; }
 };
 
 struct Node {

@@ -33,13 +33,7 @@ const Dim kN = Dim::symbol("n");
 
 using Build = std::function<std::vector<Value>(Builder&)>;
 
-Graph graph_of(const Build& build) {
-  Graph g("selected");
-  Builder b(g);
-  const std::vector<Value> values = build(b);
-  for (size_t i = 0; i < values.size(); ++i) g.add_output(fmt::format("y{}", i), values[i]);
-  return g;
-}
+Graph graph_of(const Build& build) { return rlx::graph_of("selected", build); }
 
 // The rows of x whose score is above 0, the largest scores first; sets n to their number.
 Value kept_rows(Builder& b, Value x, Value scores) {

@@ -12,6 +12,7 @@
 #include "rlx/base/array.h"
 #include "rlx/base/error.h"
 #include "rlx/base/thread_pool.h"
+#include "rlx/ir/builder.h"
 #include "rlx/runtime/session.h"
 
 namespace rlx {
@@ -31,6 +32,15 @@ inline std::string error_of(const std::function<void()>& f, ErrorKind kind = Err
   const Error e = thrown_by(f);
   EXPECT_EQ(to_string(e.kind()), to_string(kind)) << e.message();
   return e.message();
+}
+
+// A graph with the outputs y0, y1, ...
+inline Graph graph_of(std::string name, const std::function<std::vector<Value>(Builder&)>& build) {
+  Graph g(std::move(name));
+  Builder b(g);
+  const std::vector<Value> values = build(b);
+  for (size_t i = 0; i < values.size(); ++i) g.add_output(fmt::format("y{}", i), values[i]);
+  return g;
 }
 
 // first, first + 1, ...

@@ -22,9 +22,6 @@ constexpr int kListed = 10;  // values that differ
 
 using Values = std::vector<std::pair<std::string, Value>>;
 
-// In the order of the graph.
-std::pair<uint32_t, uint32_t> place(Value v) { return {v.node, v.index}; }
-
 // Results of calls, named so that a reader finds them; leaves are equal in both runs.
 Values all_values(const Graph& graph) {
   Values values;
@@ -61,10 +58,9 @@ std::map<std::string, Value> labelled_values(const Graph& graph) {
 std::pair<Values, Values> common_values(const Graph& a, const Graph& b) {
   std::pair<Values, Values> common;
   const auto others = labelled_values(b);
-  std::map<std::pair<uint32_t, uint32_t>, std::string> names;  // by place
-  for (const auto& [name, value] : labelled_values(a)) names.emplace(place(value), name);
-  for (const auto& [at, name] : names) {
-    const Value value{at.first, at.second};
+  std::map<Value, std::string> names;
+  for (const auto& [name, value] : labelled_values(a)) names.emplace(value, name);
+  for (const auto& [value, name] : names) {
     const auto it = others.find(name);
     if (it == others.end() || a.type(value) != b.type(it->second)) continue;
     common.first.emplace_back(name, value);
@@ -177,7 +173,9 @@ Pair graphs_to_run(const DiffArgs& args, const BoundGraph& bound) {
 std::vector<size_t> order_of(const Graph& graph) {
   std::vector<size_t> order(graph.outputs().size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::stable_sort(order, {}, [&](size_t i) { return place(graph.outputs()[i].value); });
+  std::ranges::stable_sort(order, [&](size_t x, size_t y) {
+    return graph.outputs()[x].value < graph.outputs()[y].value;
+  });
   return order;
 }
 

@@ -37,65 +37,41 @@ def cross_entropy_backward(at, x):
     return [np.where(ignored[..., None], 0, g)]
 
 
-def layer_norm(a, gamma, beta, axis, eps, batch_axes):
+def norm(a, gamma, beta, at, centered):
+    axis, batch_axes = at["axis"], at["batch_axes"]
+
     def align(p):  # against the rows of a
         return jnp.reshape(p, a.shape[:batch_axes] + (1,) * (axis - batch_axes) + a.shape[axis:])
 
     axes = tuple(range(axis, a.ndim))
-    mean = jnp.mean(a, axes, keepdims=True)
-    var = jnp.mean((a - mean) ** 2, axes, keepdims=True)
-    y = (a - mean) / jnp.sqrt(var + eps)
+    x = a - jnp.mean(a, axes, keepdims=True) if centered else a
+    y = x / jnp.sqrt(jnp.mean(x**2, axes, keepdims=True) + at["eps"])
     return y * (1 if gamma is None else align(gamma)) + (0 if beta is None else align(beta))
 
 
-@oracle("LayerNorm")
-def layer_norm_forward(at, x):
-    p = [t.a for t in x] + [None, None]
-    return [np.asarray(layer_norm(p[0], p[1], p[2], at["axis"], at["eps"], at["batch_axes"]))]
+def norm_oracles(name, centered):
+    @oracle(name)
+    def forward(at, x):
+        a, gamma, beta = ([t.a for t in x] + [None, None])[:3]
+        return [np.asarray(norm(a, gamma, beta, at, centered))]
+
+    @oracle(name + "BackwardInput")
+    def backward(at, x):
+        a, dy = jnp.asarray(x[0].a), jnp.asarray(x[-1].a)
+        shape = a.shape[:at["batch_axes"]] + a.shape[at["axis"]:]
+        gamma = jnp.asarray(x[1].a) if len(x) == 3 else jnp.ones(shape)
+        _, pull = jax.vjp(lambda a, g, b: norm(a, g, b, at, centered), a, gamma, jnp.zeros(shape))
+        return [np.asarray(g) for g in pull(dy)]
+
+    @oracle(name + "BackwardGamma")
+    def backward_gamma(at, x):
+        return [backward(at, x)[1]]
+
+    return backward
 
 
-@oracle("LayerNormBackwardInput")
-def layer_norm_backward(at, x):
-    a, dy = jnp.asarray(x[0].a), jnp.asarray(x[-1].a)
-    shape = a.shape[:at["batch_axes"]] + a.shape[at["axis"]:]
-    gamma = jnp.asarray(x[1].a) if len(x) == 3 else jnp.ones(shape)
-    f = lambda a, g, b: layer_norm(a, g, b, at["axis"], at["eps"], at["batch_axes"])  # noqa: E731
-    _, pull = jax.vjp(f, a, gamma, jnp.zeros(shape))
-    return [np.asarray(g) for g in pull(dy)]
-
-
-@oracle("LayerNormBackwardGamma")
-def layer_norm_backward_gamma(at, x):
-    return [layer_norm_backward(at, x)[1]]
-
-
-def rms_norm(a, gamma, beta, axis, eps, batch_axes):
-    def align(p):
-        return jnp.reshape(p, a.shape[:batch_axes] + (1,) * (axis - batch_axes) + a.shape[axis:])
-
-    y = a / jnp.sqrt(jnp.mean(a**2, tuple(range(axis, a.ndim)), keepdims=True) + eps)
-    return y * (1 if gamma is None else align(gamma)) + (0 if beta is None else align(beta))
-
-
-@oracle("RmsNorm")
-def rms_norm_forward(at, x):
-    p = [t.a for t in x] + [None, None]
-    return [np.asarray(rms_norm(p[0], p[1], p[2], at["axis"], at["eps"], at["batch_axes"]))]
-
-
-@oracle("RmsNormBackwardInput")
-def rms_norm_backward(at, x):
-    a, dy = jnp.asarray(x[0].a), jnp.asarray(x[-1].a)
-    shape = a.shape[:at["batch_axes"]] + a.shape[at["axis"]:]
-    gamma = jnp.asarray(x[1].a) if len(x) == 3 else jnp.ones(shape)
-    f = lambda a, g, b: rms_norm(a, g, b, at["axis"], at["eps"], at["batch_axes"])  # noqa: E731
-    _, pull = jax.vjp(f, a, gamma, jnp.zeros(shape))
-    return [np.asarray(g) for g in pull(dy)]
-
-
-@oracle("RmsNormBackwardGamma")
-def rms_norm_backward_gamma(at, x):
-    return [rms_norm_backward(at, x)[1]]
+norm_oracles("LayerNorm", True)
+rms_norm_backward = norm_oracles("RmsNorm", False)
 
 
 @oracle("RmsNormBackwardBeta")
